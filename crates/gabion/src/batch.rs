@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeBounds;
 
+use crate::expiry::{Expiry, stored, value_of};
 use crate::limits::{BATCH_BYTES_MAX, check_limits};
 use crate::log::BatchEncoder;
 use crate::ranges::{deleted_range, range_bounds};
@@ -70,6 +71,26 @@ impl WriteBatch {
         self.add(keyspace, Kind::Put, key.as_ref(), value.as_ref())
     }
 
+    /// Adds a put of a value that expires, as [`Keyspace::put_expiring`]. It counts from this call.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`]; [`Error::Unsupported`] of engines without
+    /// [expiry](crate::Capabilities::expiry).
+    ///
+    /// # Panics
+    /// As there.
+    pub fn put_expiring(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<()> {
+        let moment = expiry.into().moment(keyspace.handle().moment()?);
+        let stored = stored(moment, value.as_ref());
+        self.add(keyspace, Kind::PutExpiring, key.as_ref(), &stored)
+    }
+
     /// Adds a delete.
     ///
     /// # Errors
@@ -102,7 +123,7 @@ impl WriteBatch {
     }
 
     fn add(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
-        check_limits(key, value)?;
+        check_limits(key, value_of(kind, value))?;
         let size = (self.operations.bytes().len() + key.len() + value.len()) as u64 + 32;
         if size > BATCH_BYTES_MAX {
             return Err(Error::Limit {

@@ -72,6 +72,7 @@ impl Engine {
                 ordered: true,
                 snapshots: true,
                 transactions: true,
+                expiry: true,
                 ingest: self == Engine::Wip,
                 checkpoint: true,
                 repair: true,
@@ -85,6 +86,7 @@ impl Engine {
                 ordered: self == Engine::Sptree,
                 snapshots: false,
                 transactions: false,
+                expiry: false,
                 ingest: false,
                 checkpoint: false,
                 repair: false,
@@ -152,6 +154,8 @@ pub struct Capabilities {
     /// [`Keyspace::update`](crate::Keyspace::update) and
     /// [`Keyspace::compare_and_swap`](crate::Keyspace::compare_and_swap).
     pub transactions: bool,
+    /// Records that expire: [`Keyspace::put_expiring`](crate::Keyspace::put_expiring).
+    pub expiry: bool,
     /// Sorted pairs become part of the store as tables of their own, past the log and the
     /// MemTables: [`Keyspace::ingest`](crate::Keyspace::ingest).
     pub ingest: bool,

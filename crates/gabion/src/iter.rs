@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use gabion_media::Owner;
 
 use crate::engine::{Scan, Walk};
+use crate::expiry::time_of;
 use crate::opened::Lease;
 use crate::{Error, Result, Slice};
 
@@ -148,6 +150,11 @@ impl Cursor {
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.scan.scan.value_bytes()
+    }
+
+    /// When the value of the current pair expires; `None` if it does not.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.scan.scan.expires().map(time_of)
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::engine::{self, Changed, Handle, Scan, Write};
+use crate::expiry::{Record, value_of};
 use crate::limits::check_limits;
 use crate::opened::Opened;
 use crate::ranges::{deleted_range, key_range, prefix_bounds, range_bounds};
@@ -54,6 +55,11 @@ impl Keyspace {
 
     pub(crate) fn store_id(&self) -> u64 {
         self.store.id
+    }
+
+    /// The durability of writes that say none.
+    pub(crate) fn durability(&self) -> Durability {
+        self.store.durability
     }
 
     pub(crate) fn inner(&self) -> &engine::Keyspace {
@@ -137,8 +143,9 @@ impl Keyspace {
     }
 
     /// Changes the value of `key` to what `change` makes of it, while no other write
-    /// takes place, and returns the value that it had. `None` stands for no value. At the store's
-    /// durability.
+    /// takes place, and returns the value that it had. `None` stands for no value. A value that
+    /// takes the place of one that [expires](Keyspace::put_expiring) expires when that would have.
+    /// At the store's durability.
     ///
     /// All other writers of the store wait meanwhile, so `change` must be short, and must not use
     /// the store. Where there was no room for what it made, it may be called again.
@@ -177,7 +184,8 @@ impl Keyspace {
         let mut change =
             |old: Option<&[u8]>| Changed::To(change(old).map(|value| value.as_ref().to_vec()));
         let engine = &self.store.engine;
-        engine.update(&self.inner, key, &mut change, durability)
+        let old = engine.update(&self.inner, key, &mut change, durability)?;
+        Ok(old.map(Record::into_value))
     }
 
     /// Changes the value of `key` from `expected` to `new`, where `None` stands for no value;
@@ -262,14 +270,14 @@ impl Keyspace {
     }
 
     #[inline]
-    fn write_one(
+    pub(crate) fn write_one(
         &self,
         kind: Kind,
         key: &[u8],
         value: &[u8],
         durability: Durability,
     ) -> Result<()> {
-        check_limits(key, value)?;
+        check_limits(key, value_of(kind, value))?;
         let user_bytes = (key.len() + value.len()) as u64;
         let write = Write::Single {
             keyspace: &self.inner,
@@ -381,8 +389,8 @@ impl Keyspace {
 
     fn scan<K: AsRef<[u8]>>(&self, range: &impl RangeBounds<K>) -> Scan {
         let (lower, upper) = range_bounds(range);
-        let seq = self.store.engine.begin_snapshot();
-        engine::scan(&self.store, &self.inner, seq, lower, upper)
+        let point = self.store.engine.begin_snapshot();
+        engine::scan(&self.store, &self.inner, point, lower, upper)
     }
 
     /// Brings what the store holds in `range` into the best order that the engine knows, and waits

@@ -58,6 +58,8 @@ mod clock;
 mod db;
 mod engine;
 mod error;
+mod expiring;
+mod expiry;
 mod ingest;
 mod iter;
 pub mod key;
@@ -95,6 +97,7 @@ pub use engine::{
     repair_disk,
 };
 pub use error::{Error, Result};
+pub use expiry::Expiry;
 pub use gabion_flex::ReaderWaits;
 pub use gabion_media::Error as MediaError;
 pub use ingest::Ingest;

@@ -1,5 +1,6 @@
 //! How long keys, values, batches and names may be.
 
+use crate::expiry::MOMENT_BYTES;
 use crate::{Error, Result};
 
 /// The longest key of any engine, in bytes.
@@ -8,6 +9,9 @@ pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;
 /// The longest value of any engine, in bytes. A value and its key fit into one frame of the log and
 /// one block of a table, both of which state lengths in 31 bits.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
+
+/// The most that is stored of a value, with the moment at which it expires.
+pub(crate) const STORED_BYTES_MAX: u64 = VALUE_BYTES_MAX + MOMENT_BYTES as u64;
 
 /// The longest value of SCMKV, in bytes: with the longest key it fits into a page.
 pub(crate) const SCMKV_VALUE_BYTES_MAX: u64 = 15 << 17;

@@ -356,6 +356,11 @@ pub struct Options {
     /// merges, but the bytes stay on the medium until their segment is emptied, which only the
     /// amount of garbage decides. Default: [`DEFAULT_GARBAGE_AGE_MAX`].
     pub garbage_age_max: Duration,
+    /// How soon the space of records that have [expired](crate::Keyspace::put_expiring) comes back,
+    /// where they are an eighth or more of a part of the store, with or without traffic. What is
+    /// less goes with other garbage ([`Options::garbage_age_max`]). Default: ten minutes. At least
+    /// a second.
+    pub expiry_lag_max: Duration,
     /// How long a transaction may be open: it keeps old versions alive as a snapshot does. One that
     /// is older is ended, and what it does next is
     /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). The background looks twice a
@@ -482,6 +487,7 @@ impl Default for Options {
             engine: Engine::default(),
             durability: Durability::default(),
             garbage_age_max: DEFAULT_GARBAGE_AGE_MAX,
+            expiry_lag_max: Duration::from_secs(600),
             transaction_age_max: Duration::MAX,
             space_amplification_max: DEFAULT_SPACE_AMPLIFICATION_MAX,
             pool_bytes: DEFAULT_POOL_BYTES,
@@ -538,6 +544,8 @@ impl Options {
         durability: Durability,
         /// Sets [`Options::garbage_age_max`].
         garbage_age_max: Duration,
+        /// Sets [`Options::expiry_lag_max`].
+        expiry_lag_max: Duration,
         /// Sets [`Options::transaction_age_max`].
         transaction_age_max: Duration,
         /// Sets [`Options::space_amplification_max`].
@@ -598,7 +606,7 @@ impl Options {
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) with the first of them.
     pub fn check(&self) -> Result<()> {
         let sizes = self.memory_sizes();
-        let rules: [(&'static str, bool, &'static str); 13] = [
+        let rules: [(&'static str, bool, &'static str); 14] = [
             (
                 "pool_bytes",
                 (64 << 20..=1 << 47).contains(&self.pool_bytes),
@@ -608,6 +616,11 @@ impl Options {
                 "garbage_age_max",
                 self.garbage_age_max >= Duration::from_secs(1),
                 "ages are counted in seconds",
+            ),
+            (
+                "expiry_lag_max",
+                self.expiry_lag_max >= Duration::from_secs(1),
+                "what is sooner would never rest",
             ),
             (
                 "space_amplification_max",

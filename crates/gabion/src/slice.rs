@@ -84,6 +84,23 @@ impl Slice {
         })
     }
 
+    /// The bytes behind the first `front`, of the same memory; none if there are fewer.
+    pub(crate) fn without_front(&self, front: usize) -> Slice {
+        match &self.0 {
+            Repr::Inline { .. } => Slice::new(self.get(front..).unwrap_or_default()),
+            Repr::Shared { buffer, start, len } => {
+                let (start, len) = (*start as usize, *len as usize);
+                let front = front.min(len);
+                Slice::shared(buffer, start + front, len - front)
+            }
+            Repr::Cached { buffer, start, len } => {
+                let (start, len) = (*start as usize, *len as usize);
+                let front = front.min(len);
+                Slice::cached(buffer, start + front, len - front)
+            }
+        }
+    }
+
     #[inline]
     fn part(
         buffer: &[u8],
@@ -250,6 +267,18 @@ mod tests {
                 &*Slice::shared(&buffer, start, len),
                 &buffer[start..start + len]
             );
+        }
+    }
+
+    #[test]
+    fn loses_bytes_at_its_front() {
+        let buffer: Arc<[u8]> = Arc::from((0..200u8).collect::<Vec<u8>>());
+        for slice in [Slice::new(&buffer[..20]), Slice::shared(&buffer, 5, 100)] {
+            for front in [0, 1, 8, 20, 90] {
+                let left = slice.without_front(front);
+                assert_eq!(&*left, slice.get(front..).unwrap_or_default());
+            }
+            assert_eq!(slice.without_front(300).len(), 0);
         }
     }
 

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::engine::{self, Scan};
+use crate::expiry::{ReadPoint, time_of};
 use crate::opened::Opened;
 use crate::ranges::{prefix_bounds, range_bounds};
-use crate::types::Seq;
 use crate::{Cursor, Iter, Keyspace, Result, Slice};
 
 /// A view of all keyspaces as they were when the snapshot was taken. Cloning shares the view.
@@ -24,13 +25,13 @@ use crate::{Cursor, Iter, Keyspace, Result, Slice};
 /// Its methods, when the keyspace is not one of the snapshot's store.
 pub struct Snapshot {
     store: Arc<Opened>,
-    seq: Seq,
+    point: ReadPoint,
 }
 
 impl Snapshot {
     pub(crate) fn new(store: &Arc<Opened>) -> Snapshot {
         Snapshot {
-            seq: store.engine.begin_snapshot(),
+            point: store.engine.begin_snapshot(),
             store: Arc::clone(store),
         }
     }
@@ -43,7 +44,21 @@ impl Snapshot {
         let keyspace = self.own(keyspace);
         self.store
             .engine
-            .get(keyspace, key.as_ref(), Some(self.seq))
+            .get(keyspace, key.as_ref(), Some(self.point))
+    }
+
+    /// When the value that `key` had expires, if it does, as [`Keyspace::expires_at`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn expires_at(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<SystemTime>> {
+        let (engine, keyspace) = (&self.store.engine, self.own(keyspace));
+        let record = engine.find_record(keyspace, key.as_ref(), Some(self.point))?;
+        Ok(record.and_then(|record| record.expires()).map(time_of))
     }
 
     /// The values that several keys had, as [`Keyspace::multi_get`] reads them.
@@ -56,7 +71,7 @@ impl Snapshot {
         keys: &[K],
     ) -> Result<Vec<Option<Slice>>> {
         let keyspace = self.own(keyspace);
-        self.store.engine.multi_get(keyspace, keys, self.seq)
+        self.store.engine.multi_get(keyspace, keys, self.point)
     }
 
     /// Whether `key` had a value.
@@ -89,8 +104,8 @@ impl Snapshot {
     fn scan<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: &impl RangeBounds<K>) -> Scan {
         let keyspace = self.own(keyspace);
         let (lower, upper) = range_bounds(range);
-        self.store.engine.share_snapshot(self.seq);
-        engine::scan_snapshot(&self.store, keyspace, self.seq, lower, upper)
+        self.store.engine.share_snapshot(self.point);
+        engine::scan_snapshot(&self.store, keyspace, self.point, lower, upper)
     }
 
     /// The keyspace as the engine has it. A number of one store says nothing in another.
@@ -112,23 +127,23 @@ impl Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
-            .field("seq", &self.seq)
+            .field("seq", &self.point.seq)
             .finish_non_exhaustive()
     }
 }
 
 impl Clone for Snapshot {
     fn clone(&self) -> Snapshot {
-        self.store.engine.share_snapshot(self.seq);
+        self.store.engine.share_snapshot(self.point);
         Snapshot {
             store: Arc::clone(&self.store),
-            seq: self.seq,
+            point: self.point,
         }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.store.engine.end_snapshot(self.seq);
+        self.store.engine.end_snapshot(self.point);
     }
 }

@@ -12,22 +12,26 @@ pub(crate) const SEQ_MAX: Seq = (1 << 56) - 1;
 pub(crate) const INITIAL_LEVELS: usize = 3;
 
 /// What an entry says about its key. The numbers are on media: never reuse one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
     /// A tombstone: the key has no value from this sequence number on.
+    #[default]
     Delete = 0,
     /// The key has the entry's value from this sequence number on.
     Put = 1,
     /// The key, and all keys above it and below the entry's value, have no value from this sequence
     /// number on. An empty value stands for the end of all keys.
     DeleteRange = 2,
+    /// The key has a value from this sequence number on, and none from a moment on; what is stored
+    /// is that moment and the value (`expiry`).
+    PutExpiring = 3,
 }
 
 impl Kind {
     /// Whether entries of the kind are there to hide others.
     pub(crate) fn is_tombstone(self) -> bool {
-        self != Kind::Put
+        matches!(self, Kind::Delete | Kind::DeleteRange)
     }
 
     /// Decodes a kind read from a medium; `None` for a number that this version does not know.
@@ -36,6 +40,7 @@ impl Kind {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
             2 => Some(Kind::DeleteRange),
+            3 => Some(Kind::PutExpiring),
             _ => None,
         }
     }
@@ -107,9 +112,10 @@ mod tests {
 
     #[test]
     fn kinds_survive_a_round_trip() {
-        for kind in [Kind::Delete, Kind::Put, Kind::DeleteRange] {
-            assert_eq!(Kind::from_u8(kind as u8), Some(kind));
+        for number in 0..4 {
+            let kind = Kind::from_u8(number).unwrap();
+            assert_eq!(kind as u8, number);
         }
-        assert_eq!(Kind::from_u8(3), None);
+        assert_eq!(Kind::from_u8(4), None);
     }
 }

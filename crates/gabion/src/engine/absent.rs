@@ -91,12 +91,12 @@ methods! {
     close() -> Result<()>;
     create_keyspace(name: &str) -> Result<Arc<Keyspace>>;
     write(write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()>;
-    update(keyspace: &Keyspace, key: &[u8], how: Update<'_>, sync: bool) -> Result<Option<Slice>>;
-    get(keyspace: &Keyspace, key: &[u8], snapshot: Option<Seq>) -> Result<Option<Slice>>;
+    update(keyspace: &Keyspace, key: &[u8], how: Update<'_>, sync: bool) -> Result<Option<Record>>;
+    get(keyspace: &Keyspace, key: &[u8], snapshot: Option<ReadPoint>) -> Result<Option<Slice>>;
     walk(keyspace: &Keyspace) -> Walk;
-    begin_snapshot() -> Seq;
-    share_snapshot(seq: Seq) -> ();
-    end_snapshot(seq: Seq) -> ();
+    begin_snapshot() -> ReadPoint;
+    share_snapshot(point: ReadPoint) -> ();
+    end_snapshot(point: ReadPoint) -> ();
     flush() -> Result<()>;
     persist(durability: Durability) -> Result<()>;
     wait_idle() -> Result<()>;
@@ -111,7 +111,7 @@ impl<S> Mapped<S> {
         &self,
         keyspace: &Keyspace,
         keys: &[K],
-        snapshot: Seq,
+        snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
         match self.never {}
     }

@@ -14,6 +14,7 @@ mod absent;
 mod check;
 mod counters;
 mod destroy;
+mod expiries;
 mod files;
 pub(crate) mod flexdb;
 mod health;
@@ -44,6 +45,7 @@ use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
 
 use crate::capabilities::Engine;
+use crate::expiry::{Moment, ReadPoint, Record};
 use crate::limits::NAME_BYTES_MAX;
 use crate::memory::TableMemory;
 use crate::options::{Durability, Options};
@@ -319,14 +321,14 @@ impl Handle {
         }
     }
 
-    /// Changes the value of a key to what `change` makes of it; returns the one that it had.
+    /// Changes the record of a key to what `change` makes of it; returns the one that it had.
     pub(crate) fn update(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
         change: Update<'_>,
         durability: Durability,
-    ) -> Result<Option<Slice>> {
+    ) -> Result<Option<Record>> {
         self.health().check_here()?;
         each_with!(self, keyspace, engine => {
             let old = engine.update(keyspace, key, change, durability.is_sync())?;
@@ -365,13 +367,13 @@ impl Handle {
         }
     }
 
-    /// The value of a key, now or at a registered number.
+    /// The value of a key, now or at a registered point.
     #[inline]
     pub(crate) fn get(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        snapshot: Option<Seq>,
+        snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
         each_with!(self, keyspace, engine => {
             engine.health.check_open()?;
@@ -379,12 +381,47 @@ impl Handle {
         })
     }
 
-    /// The values of several keys at a registered number.
+    /// The record of a key, now or at a registered point. For engines in which records expire.
+    pub(crate) fn find_record(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        snapshot: Option<ReadPoint>,
+    ) -> Result<Option<Record>> {
+        self.check_open()?;
+        match (self, keyspace) {
+            (Handle::Wip(engine), Keyspace::Wip(keyspace)) => {
+                engine.find_record(keyspace, key, snapshot)
+            }
+            (Handle::Flex(engine), Keyspace::Flex(keyspace)) => {
+                engine.find_record(keyspace, key, snapshot)
+            }
+            _ => Err(self.no_expiry()),
+        }
+    }
+
+    /// This moment, for what expires; an error of an engine in which nothing does.
+    pub(crate) fn moment(&self) -> Result<Moment> {
+        match self {
+            Handle::Wip(engine) => Ok(engine.moments.now()),
+            Handle::Flex(engine) => Ok(engine.moments.now()),
+            Handle::Scmkv(_) | Handle::Sptree(_) => Err(self.no_expiry()),
+        }
+    }
+
+    fn no_expiry(&self) -> Error {
+        Error::Unsupported {
+            engine: self.engine().name(),
+            operation: "records that expire",
+        }
+    }
+
+    /// The values of several keys at a registered point.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
         keys: &[K],
-        snapshot: Seq,
+        snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
         each_with!(self, keyspace, engine => {
             engine.health.check_open()?;
@@ -425,23 +462,23 @@ impl Handle {
         }
     }
 
-    /// In a forked child, nobody reads at the number.
-    pub(crate) fn begin_snapshot(&self) -> Seq {
+    /// In a forked child, nobody reads at the point.
+    pub(crate) fn begin_snapshot(&self) -> ReadPoint {
         match self.is_here() {
             true => each!(self, engine => engine.begin_snapshot()),
-            false => 0,
+            false => ReadPoint::default(),
         }
     }
 
-    pub(crate) fn share_snapshot(&self, seq: Seq) {
+    pub(crate) fn share_snapshot(&self, point: ReadPoint) {
         if self.is_here() {
-            each!(self, engine => engine.share_snapshot(seq));
+            each!(self, engine => engine.share_snapshot(point));
         }
     }
 
-    pub(crate) fn end_snapshot(&self, seq: Seq) {
+    pub(crate) fn end_snapshot(&self, point: ReadPoint) {
         if self.is_here() {
-            each!(self, engine => engine.end_snapshot(seq));
+            each!(self, engine => engine.end_snapshot(point));
         }
     }
 

@@ -454,6 +454,7 @@ mod tests {
 
     use super::*;
     use crate::engine::snapshots::Snapshots;
+    use crate::expiry::ReadPoint;
 
     type Range = (u8, Option<u8>, Seq);
 
@@ -482,9 +483,9 @@ mod tests {
         ) {
             let snapshots = Snapshots::default();
             readers.iter().for_each(|seq| {
-                snapshots.register(|| *seq);
+                snapshots.register(|| ReadPoint::early(*seq));
             });
-            let protected = snapshots.protect(|| 15);
+            let protected = snapshots.protect(|| ReadPoint::early(15));
             let sets: Vec<_> = ranges.iter().map(|range| fragments(*range)).collect();
             let union = Fragments::union(&sets, &protected);
             prop_assert!(Fragments::checked(union.0.clone()).is_some());
@@ -523,7 +524,7 @@ mod tests {
             upper in prop::option::of(0..24u8),
         ) {
             prop_assume!(upper.is_none_or(|upper| upper > lower));
-            let protected = Snapshots::default().protect(|| 0);
+            let protected = Snapshots::default().protect(|| ReadPoint::early(0));
             let sets: Vec<_> = ranges.iter().map(|range| fragments(*range)).collect();
             let all = Fragments::union(&sets, &protected);
             let upper_key = upper.map(|upper| [upper]);
@@ -541,7 +542,7 @@ mod tests {
 
     #[test]
     fn many_nested_ranges_stay_few() {
-        let protected = Snapshots::default().protect(|| 1_000_000);
+        let protected = Snapshots::default().protect(|| ReadPoint::early(1_000_000));
         let mut deletes = Deletes::default();
         for seq in 1..=10_000u64 {
             let upper = seq.to_le_bytes();

@@ -4,9 +4,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Handle, Keyspace, ScmStore, SpStore, flexdb, foreign, sptree, wip};
+use crate::expiry::{Moment, ReadPoint};
 use crate::opened::{Lease, Opened};
 use crate::ranges::key_range;
-use crate::types::Seq;
 use crate::{Error, Result, Slice};
 
 /// A scan of a keyspace.
@@ -27,26 +27,28 @@ pub(crate) enum Scan {
     Refused(Option<Error>),
 }
 
-/// A scan of a store at a number whose registration it takes over.
+/// A scan of a store at a point whose registration it takes over.
 pub(crate) fn scan(
     store: &Opened,
     keyspace: &Keyspace,
-    seq: Seq,
+    point: ReadPoint,
     lower: Bound<&[u8]>,
     upper: Bound<&[u8]>,
 ) -> Scan {
     let is_open = store.engine.check_open();
-    if let Err(refused) = is_open.and_then(|()| keyspace.check_at(seq)) {
-        store.engine.end_snapshot(seq);
+    if let Err(refused) = is_open.and_then(|()| keyspace.check_at(point.seq)) {
+        store.engine.end_snapshot(point);
         return Scan::Refused(Some(refused));
     }
     match (&store.engine, keyspace) {
         (Handle::Wip(_), Keyspace::Wip(keyspace)) => {
             let store = Arc::clone(store.lease()) as _;
-            Scan::Wip(Box::new(wip::Scan::new(store, keyspace, seq, lower, upper)))
+            Scan::Wip(Box::new(wip::Scan::new(
+                store, keyspace, point, lower, upper,
+            )))
         }
         (Handle::Flex(engine), Keyspace::Flex(keyspace)) => Scan::Flex {
-            scan: Box::new(flexdb::Scan::new(engine, keyspace, seq, lower, upper)),
+            scan: Box::new(flexdb::Scan::new(engine, keyspace, point, lower, upper)),
             _store: Arc::clone(store.lease()),
         },
         (Handle::Sptree(engine), Keyspace::Sptree(keyspace)) => Scan::Sptree {
@@ -68,11 +70,11 @@ pub(crate) fn scan(
 pub(crate) fn scan_snapshot(
     store: &Opened,
     keyspace: &Keyspace,
-    seq: Seq,
+    point: ReadPoint,
     lower: Bound<&[u8]>,
     upper: Bound<&[u8]>,
 ) -> Scan {
-    match scan(store, keyspace, seq, lower, upper) {
+    match scan(store, keyspace, point, lower, upper) {
         Scan::Sptree { .. } => Scan::Refused(Some(SpStore::unsupported("snapshots"))),
         scan => scan,
     }
@@ -122,6 +124,15 @@ impl Scan {
     #[inline]
     pub(crate) fn value(&mut self) -> Slice {
         each_scan!(self, scan => scan.value(), Slice::new(&[]))
+    }
+
+    /// When the current pair expires, if it does.
+    pub(crate) fn expires(&self) -> Option<Moment> {
+        match self {
+            Scan::Wip(scan) => scan.expires(),
+            Scan::Flex { scan, .. } => scan.expires(),
+            Scan::Sptree { .. } | Scan::Refused(_) => None,
+        }
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Which sequence numbers somebody still reads at.
+//! Which sequence numbers somebody still reads at, and at which moments (`expiry`).
 //!
 //! A flush or a compaction drops a version when a newer one hides it from every reader. Readers at
 //! a fixed number (snapshots, iterators) register it here; a reader of the newest state needs no
@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::expiry::{Moment, ReadPoint};
 use crate::stripe::Striped;
 use crate::types::Seq;
 
@@ -31,63 +32,71 @@ pub(crate) struct Snapshots {
     readers: Striped<Mutex<Readers>>,
 }
 
-/// Numbers that stand in the list of a [`Readers`], at most: as many as fit in some cache lines.
+/// Points that stand in the list of a [`Readers`], at most: as many as fit in some cache lines.
 const FEW: usize = 32;
 
-/// Some of the registered numbers, with how many readers each has: at least one.
+/// Some of the registered points, with how many readers each has: at least one.
 #[derive(Default)]
 struct Readers {
     /// Ascending.
-    few: Vec<(Seq, usize)>,
+    few: Vec<(ReadPoint, usize)>,
     /// Those that found no place there.
-    many: BTreeMap<Seq, usize>,
+    many: BTreeMap<ReadPoint, usize>,
 }
 
 impl Snapshots {
-    /// Registers the number that `visible` returns.
-    pub(crate) fn register(&self, visible: impl FnOnce() -> Seq) -> Seq {
+    /// Registers a reader of what `newest` returns.
+    pub(crate) fn register(&self, newest: impl FnOnce() -> ReadPoint) -> ReadPoint {
         let mut readers = self.readers.own().lock();
-        let seq = visible();
-        readers.add(seq);
-        seq
+        let point = newest();
+        readers.add(point);
+        point
     }
 
-    /// Registers a number that is registered already, for one more reader.
-    pub(crate) fn register_again(&self, seq: Seq) {
-        self.readers.own().lock().add(seq);
+    /// Registers one more reader where one is registered.
+    pub(crate) fn register_again(&self, point: ReadPoint) {
+        self.readers.own().lock().add(point);
     }
 
     /// Ends one registration.
-    pub(crate) fn release(&self, seq: Seq) {
-        if self.readers.own().lock().remove(seq) {
+    pub(crate) fn release(&self, point: ReadPoint) {
+        if self.readers.own().lock().remove(point) {
             return;
         }
         // It began on another thread (I2). With all locks held it cannot be missed.
         let mut lists = self.lock_all();
-        let found = lists.iter_mut().any(|readers| readers.remove(seq));
+        let found = lists.iter_mut().any(|readers| readers.remove(point));
         debug_assert!(found, "a registration ends once");
     }
 
-    /// What a job that begins now must protect.
-    pub(crate) fn protect(&self, visible: impl FnOnce() -> Seq) -> Protected {
+    /// What a job that begins now must protect, where a reader would see `newest`.
+    pub(crate) fn protect(&self, newest: impl FnOnce() -> ReadPoint) -> Protected {
         let lists = self.lock_all();
-        let visible = visible();
-        let seqs = lists.iter().flat_map(|readers| readers.counts());
-        let mut bounds: Vec<Seq> = seqs
-            .map(|(seq, _)| seq)
-            .filter(|seq| *seq < visible)
-            .collect();
+        let ReadPoint {
+            seq: visible,
+            moment,
+        } = newest();
+        let points = || lists.iter().flat_map(|readers| readers.counts());
+        let points = || points().map(|(point, _)| point);
+        let horizon = points().map(|point| point.moment).fold(moment, Moment::min);
+        let seqs = points().map(|point| point.seq);
+        let mut bounds: Vec<Seq> = seqs.filter(|seq| *seq < visible).collect();
         drop(lists);
         #[cfg(test)]
         COLLECTED.set(COLLECTED.get() + bounds.len());
         bounds.sort_unstable();
         bounds.dedup();
         bounds.push(visible);
-        Protected { bounds }
+        Protected { bounds, horizon }
     }
 
     /// The oldest number that is registered.
     pub(crate) fn oldest(&self) -> Option<Seq> {
+        self.oldest_point().map(|point| point.seq)
+    }
+
+    /// The reader of the oldest number that is registered.
+    pub(crate) fn oldest_point(&self) -> Option<ReadPoint> {
         let lists = self.lock_all();
         lists.iter().filter_map(|readers| readers.first()).min()
     }
@@ -97,7 +106,7 @@ impl Snapshots {
         let lists = self.lock_all();
         let visible = visible();
         let oldest = lists.iter().filter_map(|readers| readers.first()).min();
-        oldest.map_or(visible, |oldest| oldest.min(visible))
+        oldest.map_or(visible, |oldest| oldest.seq.min(visible))
     }
 
     /// Number of registrations.
@@ -113,27 +122,27 @@ impl Snapshots {
 }
 
 impl Readers {
-    fn add(&mut self, seq: Seq) {
+    fn add(&mut self, point: ReadPoint) {
         let at = match self.few.last() {
-            Some((last, _)) if *last < seq => self.few.len(),
-            _ => self.few.partition_point(|(other, _)| *other < seq),
+            Some((last, _)) if *last < point => self.few.len(),
+            _ => self.few.partition_point(|(other, _)| *other < point),
         };
         if let Some((other, count)) = self.few.get_mut(at)
-            && *other == seq
+            && *other == point
         {
             *count += 1;
-        } else if self.few.len() < FEW && !self.many.contains_key(&seq) {
-            self.few.insert(at, (seq, 1));
+        } else if self.few.len() < FEW && !self.many.contains_key(&point) {
+            self.few.insert(at, (point, 1));
         } else {
-            *self.many.entry(seq).or_default() += 1;
+            *self.many.entry(point).or_default() += 1;
         }
     }
 
-    /// Takes one registration of the number away; false when there is none.
-    fn remove(&mut self, seq: Seq) -> bool {
-        let at = self.few.partition_point(|(other, _)| *other < seq);
+    /// Takes one registration of the point away; false when there is none.
+    fn remove(&mut self, point: ReadPoint) -> bool {
+        let at = self.few.partition_point(|(other, _)| *other < point);
         if let Some((other, count)) = self.few.get_mut(at)
-            && *other == seq
+            && *other == point
         {
             *count -= 1;
             if *count == 0 {
@@ -141,34 +150,38 @@ impl Readers {
             }
             return true;
         }
-        let Some(count) = self.many.get_mut(&seq) else {
+        let Some(count) = self.many.get_mut(&point) else {
             return false;
         };
         *count -= 1;
         if *count == 0 {
-            self.many.remove(&seq);
+            self.many.remove(&point);
         }
         true
     }
 
-    /// The numbers, in any order, with their readers.
-    fn counts(&self) -> impl Iterator<Item = (Seq, usize)> {
-        let many = self.many.iter().map(|(seq, count)| (*seq, *count));
+    /// The points, in any order, with their readers.
+    fn counts(&self) -> impl Iterator<Item = (ReadPoint, usize)> {
+        let many = self.many.iter().map(|(point, count)| (*point, *count));
         self.few.iter().copied().chain(many)
     }
 
-    /// The smallest number.
-    fn first(&self) -> Option<Seq> {
-        let few = self.few.first().map(|(seq, _)| *seq);
-        let many = self.many.first_key_value().map(|(seq, _)| *seq);
+    /// The first point.
+    fn first(&self) -> Option<ReadPoint> {
+        let few = self.few.first().map(|(point, _)| *point);
+        let many = self.many.first_key_value().map(|(point, _)| *point);
         few.into_iter().chain(many).min()
     }
 }
 
-/// The numbers that a job protects: ascending, the last one is what was visible when it began.
+/// What a job protects.
 #[derive(Clone, Debug)]
 pub(crate) struct Protected {
+    /// The numbers at which somebody reads: ascending, the last one is what was visible when the
+    /// job began.
     bounds: Vec<Seq>,
+    /// The oldest moment at which somebody reads.
+    horizon: Moment,
 }
 
 impl Protected {
@@ -188,11 +201,18 @@ impl Protected {
 }
 
 impl Protected {
-    /// Protects readers at `visible` and above.
+    /// Protects readers at `visible` and above, at any moment.
     pub(crate) fn only(visible: Seq) -> Protected {
         Protected {
             bounds: vec![visible],
+            horizon: 0,
         }
+    }
+
+    /// What expires up to then has expired for all who read, and who will (`expiry`, X2).
+    #[inline]
+    pub(crate) fn horizon(&self) -> Moment {
+        self.horizon
     }
 
     /// The largest number of a stripe.
@@ -211,13 +231,20 @@ thread_local! {
 mod tests {
     use super::*;
 
+    fn at(seq: Seq) -> ReadPoint {
+        ReadPoint {
+            seq,
+            moment: 1_000 + seq,
+        }
+    }
+
     #[test]
     fn protects_registered_numbers_and_the_visible_one() {
         let snapshots = Snapshots::default();
-        assert_eq!(snapshots.register(|| 10), 10);
-        snapshots.register_again(10);
-        snapshots.register(|| 20);
-        let protected = snapshots.protect(|| 30);
+        assert_eq!(snapshots.register(|| at(10)), at(10));
+        snapshots.register_again(at(10));
+        snapshots.register(|| at(20));
+        let protected = snapshots.protect(|| at(30));
         let stripes: Vec<_> = [1, 10, 11, 20, 21, 30, 31]
             .map(|seq| protected.stripe(seq))
             .to_vec();
@@ -225,38 +252,62 @@ mod tests {
             stripes,
             [Some(0), Some(0), Some(1), Some(1), Some(2), Some(2), None]
         );
-        snapshots.release(10);
+        snapshots.release(at(10));
         assert_eq!(snapshots.count(), 2);
-        snapshots.release(10);
-        snapshots.release(20);
+        snapshots.release(at(10));
+        snapshots.release(at(20));
         assert_eq!(snapshots.count(), 0);
-        assert_eq!(snapshots.protect(|| 30).stripe(5), Some(0));
+        assert_eq!(snapshots.protect(|| at(30)).stripe(5), Some(0));
     }
+    #[test]
+    fn the_horizon_is_the_oldest_moment_at_which_somebody_reads() {
+        let snapshots = Snapshots::default();
+        let point = |seq, moment| ReadPoint { seq, moment };
+        let horizon = |now| snapshots.protect(|| point(30, now)).horizon();
+        assert_eq!(horizon(500), 500);
+        // Somebody who comes later may read at the same number.
+        let (first, second) = (point(20, 400), point(20, 450));
+        for reader in [first, second, first] {
+            snapshots.register(|| reader);
+        }
+        assert_eq!((horizon(500), horizon(300)), (400, 300));
+        snapshots.release(first);
+        assert_eq!(horizon(500), 400);
+        // Another thread's list may have to give it back.
+        std::thread::scope(|scope| {
+            scope.spawn(|| snapshots.release(first));
+        });
+        assert_eq!(horizon(500), 450);
+        snapshots.release(second);
+        assert_eq!(horizon(500), 500);
+        assert_eq!(Protected::only(9).horizon(), 0);
+    }
+
     #[test]
     fn what_is_handed_from_thread_to_thread_is_protected_all_the_time() {
         let snapshots = Snapshots::default();
-        snapshots.register(|| 5);
+        snapshots.register(|| at(5));
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let snapshots = &snapshots;
             // Each registration begins on one thread and ends on another.
             scope.spawn(move || {
                 for number in 0..20_000 {
-                    snapshots.register_again(5);
-                    let own = snapshots.register(|| 100 + number);
+                    snapshots.register_again(at(5));
+                    let own = snapshots.register(|| at(100 + number));
                     send.send(own).unwrap();
                 }
             });
             let end = scope.spawn(move || {
                 for own in receive {
-                    snapshots.release(5);
+                    snapshots.release(at(5));
                     snapshots.release(own);
                 }
             });
             while !end.is_finished() {
-                let protected = snapshots.protect(|| 50);
+                let protected = snapshots.protect(|| at(50));
                 assert_eq!((protected.stripe(5), protected.last_of(0)), (Some(0), 5));
-                assert_eq!(snapshots.oldest(), Some(5));
+                assert_eq!(snapshots.oldest_point(), Some(at(5)));
             }
         });
         assert_eq!(snapshots.count(), 1);
@@ -268,16 +319,16 @@ mod tests {
         let seqs = [7, 3, 9, 3];
         for seq in seqs {
             std::thread::scope(|scope| {
-                scope.spawn(|| snapshots.register(|| seq));
+                scope.spawn(|| snapshots.register(|| at(seq)));
             });
         }
-        let protected = snapshots.protect(|| 8);
+        let protected = snapshots.protect(|| at(8));
         assert_eq!(protected.bounds, [3, 7, 8]);
         assert_eq!(snapshots.oldest_protected(|| 8), 3);
         assert_eq!(snapshots.oldest_protected(|| 2), 2);
         assert_eq!((snapshots.oldest(), snapshots.count()), (Some(3), 4));
         for seq in seqs {
-            snapshots.release(seq);
+            snapshots.release(at(seq));
         }
         assert_eq!((snapshots.oldest(), snapshots.count()), (None, 0));
     }
@@ -291,20 +342,24 @@ mod tests {
         for step in 0..40_000 {
             let seq = random.below(3_000);
             if random.below(5) < 3 || step < 5_000 {
-                readers.add(seq);
+                readers.add(at(seq));
                 *twin.entry(seq).or_default() += 1;
             } else {
                 let count = twin.get(&seq).copied().unwrap_or(0);
-                assert_eq!(readers.remove(seq), count > 0);
+                assert_eq!(readers.remove(at(seq)), count > 0);
                 match count {
                     0 | 1 => drop(twin.remove(&seq)),
                     _ => *twin.get_mut(&seq).unwrap() -= 1,
                 }
             }
             assert!(readers.few.len() <= FEW, "what an end moves");
-            assert_eq!(readers.first(), twin.keys().next().copied());
+            assert_eq!(
+                readers.first().map(|point| point.seq),
+                twin.keys().next().copied()
+            );
             if step % 1_000 == 0 {
-                let mut counts: Vec<_> = readers.counts().collect();
+                let counts = readers.counts().map(|(point, count)| (point.seq, count));
+                let mut counts: Vec<_> = counts.collect();
                 counts.sort_unstable();
                 assert!(
                     counts

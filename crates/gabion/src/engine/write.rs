@@ -18,6 +18,7 @@
 //! nobody else would ever wake them. No code of users runs in a leader but what listens to the
 //! store's reports (`tracing`), which may panic like any other.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use gabion_media::prefetch_bytes;
 use super::keyspaces::Named;
 use super::read_set::ReadSet;
 use super::schedule::message_of;
+use crate::expiry::{Moment, Record, stored};
 use crate::log::{BatchEncoder, OpHead, RoomFor, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
@@ -40,24 +42,33 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a value that are asked for ahead; who reads on is ahead of the memory by then.
 const PREFETCH_BYTES_MAX: usize = 256;
 
-/// What becomes of the value of a key.
+/// What becomes of the record of a key.
 pub(crate) enum Changed {
     /// It stays.
     Not,
-    /// This, where `None` stands for no value.
+    /// This value, where `None` stands for no value; it expires when the record did.
     To(Option<Vec<u8>>),
+    /// When it expires, if it is there.
+    Expires(Option<Moment>),
 }
 
 /// What an update makes of the value of a key, if it has one.
 pub(crate) type Update<'c> = &'c mut dyn FnMut(Option<&[u8]>) -> Changed;
 
 impl Changed {
-    /// What has to be written: a kind, and a value.
-    pub(crate) fn as_write(&self, old: Option<&[u8]>) -> Option<(Kind, &[u8])> {
+    /// What has to be written: a kind, and what is stored of it.
+    pub(crate) fn as_write<'w>(&'w self, old: Option<&'w Record>) -> Option<(Kind, Cow<'w, [u8]>)> {
+        let write = |expires: Option<Moment>, value: &'w [u8]| match expires {
+            Some(moment) => (Kind::PutExpiring, Cow::Owned(stored(moment, value))),
+            None => (Kind::Put, Cow::Borrowed(value)),
+        };
         match (self, old) {
-            (Changed::To(Some(value)), _) => Some((Kind::Put, value)),
-            (Changed::To(None), Some(_)) => Some((Kind::Delete, &[])),
-            (Changed::To(None), None) | (Changed::Not, _) => None,
+            (Changed::To(Some(value)), old) => Some(write(old.and_then(Record::expires), value)),
+            (Changed::To(None), Some(_)) => Some((Kind::Delete, Cow::default())),
+            (Changed::Expires(expires), Some(old)) if *expires != old.expires() => {
+                Some(write(*expires, old.value()))
+            }
+            (Changed::To(None) | Changed::Expires(_), _) | (Changed::Not, _) => None,
         }
     }
 }

@@ -145,7 +145,7 @@ impl BatchEncoder {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.count += 1;
-        self.deletes += u32::from(kind != Kind::Put);
+        self.deletes += u32::from(kind.is_tombstone());
     }
 
     /// Whether all operations delete.
@@ -339,7 +339,7 @@ impl<'a> Iterator for Ops<'a> {
 fn has_value(kind: Kind) -> bool {
     match kind {
         Kind::Delete => false,
-        Kind::Put | Kind::DeleteRange => true,
+        Kind::Put | Kind::DeleteRange | Kind::PutExpiring => true,
     }
 }
 
@@ -380,8 +380,8 @@ mod tests {
         assert!(decode(&batch_head(SEQ_MAX, 2)).is_err());
         assert!(decode(&batch_head(SEQ_MAX, 1)).is_ok());
         let mut payload = batch_head(1, 1).to_vec();
-        payload.extend([3, 0, 0, 0]);
-        assert!(decode(&payload).unwrap().next().unwrap().is_err(), "kind 3");
+        payload.extend([4, 0, 0, 0]);
+        assert!(decode(&payload).unwrap().next().unwrap().is_err(), "kind 4");
         payload[13] = Kind::Delete as u8;
         let mut ops = decode(&payload).unwrap();
         assert!(ops.next().unwrap().is_ok());

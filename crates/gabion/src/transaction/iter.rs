@@ -13,6 +13,7 @@ use std::ops::Bound;
 use super::own::{OwnRange, Ranges};
 use super::{Isolation, Transaction};
 use crate::engine;
+use crate::expiry::Moment;
 use crate::ranges::key_range;
 use crate::{Error, Iter, Keyspace, Result, Slice};
 
@@ -35,6 +36,8 @@ pub struct TransactionIter<'t> {
 }
 
 struct Sources<'t> {
+    /// The transaction's moment.
+    moment: Moment,
     stored: Ends<Iter>,
     own: Option<(Ends<OwnRange<'t>>, &'t Ranges)>,
 }
@@ -179,12 +182,14 @@ impl<'t> Sources<'t> {
         range: (&[u8], Option<&[u8]>),
     ) -> Result<Sources<'t>> {
         transaction.check_own(keyspace)?;
-        let (store, number) = (&transaction.store, transaction.open.read()?);
-        store.engine.share_snapshot(number.seq());
-        let scan = engine::scan_snapshot(store, keyspace.inner(), number.seq(), lower, upper);
-        drop(number);
+        let (store, held) = (&transaction.store, transaction.open.read()?);
+        store.engine.share_snapshot(held.point());
+        let scan = engine::scan_snapshot(store, keyspace.inner(), held.point(), lower, upper);
+        let moment = held.point().moment;
+        drop(held);
         let own = transaction.own.range(keyspace.id(), range.0, range.1);
         Ok(Sources {
+            moment,
             stored: Ends::new(Iter::new(scan)),
             own: own.map(|(own, deleted)| (Ends::new(own), deleted)),
         })
@@ -222,8 +227,10 @@ impl<'t> Sources<'t> {
                 drop(self.stored.take(end));
             }
             let own = self.own.as_mut().and_then(|(own, _)| own.take(end));
-            if let Some((key, Some(value))) = own {
-                return Ok(Some((Slice::new(key), Slice::new(value))));
+            if let Some((key, Some(record))) = own
+                && let Some(record) = record.clone().at(|| self.moment)
+            {
+                return Ok(Some((Slice::new(key), record.into_value())));
             }
         }
     }

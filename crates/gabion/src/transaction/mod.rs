@@ -42,13 +42,16 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use crate::engine::{OpenTransaction, ReadMark, ReadSet, Write};
+use crate::expiry::{Expiry, Record, stored, time_of};
 use crate::limits::{BATCH_BYTES_MAX, check_limits};
 use crate::log::BatchEncoder;
 use crate::memory::TableMemory;
 use crate::opened::Opened;
 use crate::ranges::{deleted_range, prefix_bounds, range_bounds};
+use crate::types::Kind;
 use crate::{Db, Durability, Error, Keyspace, Result, Slice};
 
 use own::OwnWrites;
@@ -137,7 +140,7 @@ impl Db {
     pub fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
         let store = self.store();
         let open = store.engine.begin_transaction()?;
-        let since = open.read()?.seq();
+        let since = open.read()?.point().seq;
         Ok(Transaction {
             store: Arc::clone(store),
             open,
@@ -178,16 +181,51 @@ impl Transaction {
     fn read(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<Option<Slice>> {
         self.check_own(keyspace)?;
         if let Some(own) = self.own.get(keyspace.id(), key) {
-            return Ok(own.map(Slice::new));
+            return self.own_at(own).map(|own| own.map(Record::into_value));
         }
+        self.note_read(keyspace, key, is_noted)?;
+        let held = self.open.read()?;
+        let engine = &self.store.engine;
+        engine.get(keyspace.inner(), key, Some(held.point()))
+    }
+
+    /// An own record, if it has not expired at the transaction's moment.
+    fn own_at(&self, own: Option<&Record>) -> Result<Option<Record>> {
+        let moment = self.open.read()?.point().moment;
+        Ok(own.cloned().and_then(|own| own.at(|| moment)))
+    }
+
+    fn note_read(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<()> {
         self.has_read.set(true);
         if is_noted {
             let bytes = self.reads.borrow_mut().note_key(keyspace.id(), key);
             self.take_bytes(bytes)?;
         }
-        let number = self.open.read()?;
-        let engine = &self.store.engine;
-        engine.get(keyspace.inner(), key, Some(number.seq()))
+        Ok(())
+    }
+
+    /// When the value of a key expires, as [`Keyspace::expires_at`].
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn expires_at(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<SystemTime>> {
+        self.check_own(keyspace)?;
+        let key = key.as_ref();
+        let record = match self.own.get(keyspace.id(), key) {
+            Some(own) => self.own_at(own)?,
+            None => {
+                let is_noted = self.options.isolation == Isolation::Serializable;
+                self.note_read(keyspace, key, is_noted)?;
+                let held = self.open.read()?;
+                let engine = &self.store.engine;
+                engine.find_record(keyspace.inner(), key, Some(held.point()))?
+            }
+        };
+        Ok(record.and_then(|record| record.expires()).map(time_of))
     }
 
     /// Whether a key is there.
@@ -251,7 +289,29 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write(keyspace, key.as_ref(), Some(value.as_ref()))
+        let value = value.as_ref();
+        self.write(keyspace, key.as_ref(), value, || {
+            Some(Record::new(Kind::Put, Slice::new(value)))
+        })
+    }
+
+    /// Gives a key a value that expires, as [`Keyspace::put_expiring`]. It counts from this call.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] as [`Keyspace::put`].
+    pub fn put_expiring(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<()> {
+        let value = value.as_ref();
+        let moment = expiry.into().moment(self.store.engine.moment()?);
+        self.write(keyspace, key.as_ref(), value, || {
+            let stored = Slice::new(&stored(moment, value));
+            Some(Record::new(Kind::PutExpiring, stored))
+        })
     }
 
     /// Removes a key and its value, if it is there.
@@ -259,15 +319,22 @@ impl Transaction {
     /// # Errors
     /// [`Error::Limit`] as [`Keyspace::delete`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(keyspace, key.as_ref(), None)
+        self.write(keyspace, key.as_ref(), &[], || None)
     }
 
-    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// Gives a key the record that `record` makes of a value, or takes it away.
+    fn write(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        record: impl FnOnce() -> Option<Record>,
+    ) -> Result<()> {
         self.check_own(keyspace)?;
-        check_limits(key, value.unwrap_or_default())?;
+        check_limits(key, value)?;
         self.open.read()?;
-        self.take_bytes(OwnWrites::bytes_of(key, value))?;
-        self.own.write(keyspace.id(), key, value);
+        self.take_bytes(OwnWrites::bytes_of(key, value.len()))?;
+        self.own.write(keyspace.id(), key, record());
         Ok(())
     }
 
@@ -284,7 +351,7 @@ impl Transaction {
         keyspace.require_order("deletes of ranges")?;
         self.open.read()?;
         if let Some((lower, upper)) = deleted_range(range_bounds(&range))? {
-            self.take_bytes(OwnWrites::bytes_of(&lower, Some(&upper)))?;
+            self.take_bytes(OwnWrites::bytes_of(&lower, upper.len()))?;
             let upper = (!upper.is_empty()).then_some(upper);
             self.own.delete_range(keyspace.id(), lower, upper);
         }
@@ -338,7 +405,7 @@ impl Transaction {
     /// As [`Transaction::commit`].
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         // Held until the commit is done: what it looks for stays there to be found.
-        let number = self.open.read()?;
+        let held = self.open.read()?;
         if self.own.is_empty() {
             return Ok(());
         }
@@ -364,7 +431,7 @@ impl Transaction {
             false => Write::Transaction(&operations, &reads),
         };
         let written = self.store.engine.write(write, user_bytes, durability);
-        drop(number);
+        drop(held);
         written
     }
 

@@ -13,10 +13,11 @@ use std::collections::btree_map;
 use std::ops::Bound;
 
 use crate::engine::ReadSet;
+use crate::expiry::Record;
 use crate::log::BatchEncoder;
 use crate::types::Kind;
 
-/// A key or value that a transaction keeps.
+/// A key that a transaction keeps.
 type Bytes = Box<[u8]>;
 
 /// What a write takes in memory besides key and value, roughly.
@@ -35,7 +36,7 @@ pub(super) struct OwnWrites {
 /// The writes of a keyspace.
 struct OwnKeyspace {
     id: u32,
-    writes: BTreeMap<Bytes, Option<Bytes>>,
+    writes: BTreeMap<Bytes, Option<Record>>,
     deleted: Ranges,
 }
 
@@ -46,17 +47,17 @@ pub(super) struct Ranges(Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
 /// What a change replaced, in a keyspace by its position.
 enum Undo {
-    Write(usize, Bytes, Option<Option<Bytes>>),
+    Write(usize, Bytes, Option<Option<Record>>),
     Deleted(usize, Ranges),
 }
 
 /// The own writes of a range, in the order of their keys.
-pub(super) type OwnRange<'t> = btree_map::Range<'t, Bytes, Option<Bytes>>;
+pub(super) type OwnRange<'t> = btree_map::Range<'t, Bytes, Option<Record>>;
 
 impl OwnWrites {
     /// Bytes that a write takes, roughly.
-    pub(super) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> usize {
-        WRITE_BYTES + key.len() + value.map_or(0, <[u8]>::len)
+    pub(super) fn bytes_of(key: &[u8], stored: usize) -> usize {
+        WRITE_BYTES + key.len() + stored
     }
 
     /// Whether nothing was written.
@@ -82,11 +83,11 @@ impl OwnWrites {
         })
     }
 
-    /// What the transaction itself says of a key: a value, or that it has none.
-    pub(super) fn get(&self, keyspace: u32, key: &[u8]) -> Option<Option<&[u8]>> {
+    /// What the transaction itself says of a key: a record, or that it has none.
+    pub(super) fn get(&self, keyspace: u32, key: &[u8]) -> Option<Option<&Record>> {
         let own = self.find(keyspace)?;
         match own.writes.get(key) {
-            Some(value) => Some(value.as_deref()),
+            Some(record) => Some(record.as_ref()),
             None => own.deleted.covers(key).then_some(None),
         }
     }
@@ -104,12 +105,10 @@ impl OwnWrites {
         Some((range, &own.deleted))
     }
 
-    /// Gives a key a value, or takes it away.
-    pub(super) fn write(&mut self, keyspace: u32, key: &[u8], value: Option<&[u8]>) {
+    /// Gives a key a record, or takes it away.
+    pub(super) fn write(&mut self, keyspace: u32, key: &[u8], record: Option<Record>) {
         let at = self.position(keyspace);
-        let before = self.keyspaces[at]
-            .writes
-            .insert(key.into(), value.map(Into::into));
+        let before = self.keyspaces[at].writes.insert(key.into(), record);
         if !self.marks.is_empty() {
             self.undo.push(Undo::Write(at, key.into(), before));
         }
@@ -167,11 +166,10 @@ impl OwnWrites {
                 let upper = upper.as_deref().unwrap_or_default();
                 add(Kind::DeleteRange, own.id, lower, upper);
             }
-            for (key, value) in &own.writes {
-                match value {
-                    Some(value) => add(Kind::Put, own.id, key, value),
-                    None => add(Kind::Delete, own.id, key, &[]),
-                }
+            for (key, record) in &own.writes {
+                let deleted = (Kind::Delete, &[][..]);
+                let (kind, stored) = record.as_ref().map_or(deleted, Record::parts);
+                add(kind, own.id, key, stored);
             }
         }
         bytes as u64
@@ -221,6 +219,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Slice;
     use crate::log::Op;
 
     /// A change of a transaction, on keys of one byte.
@@ -249,12 +248,12 @@ mod tests {
 
     fn assert_equal(own: &OwnWrites, twin: &Twin) {
         for (key, expected) in (0u8..).zip(twin) {
-            let value = own.get(7, &[key]);
+            let value = own.get(7, &[key]).map(|own| own.map(Record::value));
             let expected = expected
                 .as_ref()
                 .map(|value| value.as_ref().map(std::slice::from_ref));
             assert_eq!(value, expected, "{key}");
-            assert_eq!(own.get(8, &[key]), None);
+            assert!(own.get(8, &[key]).is_none());
         }
     }
 
@@ -267,7 +266,8 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Write(key, value) => {
-                        own.write(7, &[key], value.as_ref().map(std::slice::from_ref));
+                        let record = |value| Record::new(Kind::Put, Slice::new(&[value]));
+                        own.write(7, &[key], value.map(record));
                         twin[usize::from(key)] = Some(value);
                     }
                     Step::DeleteRange(lower, upper) => {
@@ -298,6 +298,7 @@ mod tests {
                 let key = usize::from(op.key[0]);
                 match op.kind {
                     Kind::Put => applied[key] = Some(Some(op.value[0])),
+                    Kind::PutExpiring => unreachable!("nothing expires here"),
                     Kind::Delete => applied[key] = Some(None),
                     Kind::DeleteRange => {
                         let upper = op.value.first().map_or(32, |upper| usize::from(*upper));

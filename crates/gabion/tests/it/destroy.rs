@@ -50,7 +50,7 @@ fn fill(disk: &Disk, engine: Engine) {
         }
     }
     assert_eq!(subject.db.keyspace_names().len(), KEYSPACES.len());
-    let Subject { db, keyspaces } = subject;
+    let Subject { db, keyspaces, .. } = subject;
     drop(keyspaces);
     db.close().unwrap();
     FOREIGN.iter().for_each(|name| put_file(disk, name));

@@ -30,6 +30,11 @@ fn every_example_runs_twice_and_says_what_it_did() {
             "Snapshot: both commits succeed\non call after it: 0\n\
              Serializable: the transaction conflicts with a write to the key \"alice\"",
         ),
+        (
+            "session_store",
+            "alice's token is of Some(\"alice\")\nbob's token is of None\n\
+             alice's session ends: true\nit ends still: false",
+        ),
         ("secondary_index", "bern: 101 people, the first is 0"),
     ] {
         let dir = tempfile::tempdir().unwrap();

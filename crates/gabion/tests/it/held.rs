@@ -77,7 +77,7 @@ fn hold_one(seed: u64, skipped: u64) -> bool {
 }
 
 fn close(subject: Subject) {
-    let Subject { db, keyspaces } = subject;
+    let Subject { db, keyspaces, .. } = subject;
     drop(keyspaces);
     db.close().unwrap();
 }
@@ -129,7 +129,7 @@ fn assert_all_there(db: &Db, written: u64) {
 #[test]
 fn a_job_that_meets_the_closed_store_has_not_failed() {
     let (subject, hold, sim, written) = flush_held_up();
-    let Subject { db, keyspaces } = subject;
+    let Subject { db, keyspaces, .. } = subject;
     let keyspace = keyspaces[0].clone();
     drop(keyspaces);
     std::thread::scope(|scope| {

@@ -37,6 +37,7 @@ mod destroy;
 mod drop_keyspace;
 mod durability;
 mod examples;
+mod expiry;
 mod extremes;
 mod faults;
 mod full_deletes;

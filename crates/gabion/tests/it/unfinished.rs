@@ -30,7 +30,7 @@ fn some_store(sim: &SimDisk, options: &Options) -> Twin {
             twin = twin.after(&operations);
         }
     }
-    let Subject { db, keyspaces } = subject;
+    let Subject { db, keyspaces, .. } = subject;
     drop(keyspaces);
     db.close().unwrap();
     twin

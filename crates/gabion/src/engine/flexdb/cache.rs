@@ -294,7 +294,7 @@ mod tests {
 
     fn interval_in(slabs: &Arc<Slabs>, key: &[u8], value: &[u8]) -> Arc<Interval> {
         let mut bytes = Vec::new();
-        put_pair(&mut bytes, key, value);
+        put_pair(&mut bytes, Kind::Put, key, value);
         let pairs = parse(&bytes).unwrap();
         Arc::new(Interval::new(slabs.copy(&bytes), &pairs, 0).unwrap())
     }
@@ -386,7 +386,7 @@ mod tests {
                 index.fill(&place, place.leaf.version(), &form);
                 // Somebody keeps a value here and there.
                 if number % 2_000 == 0 && len > 512 {
-                    kept.push(form.value(0));
+                    kept.push(form.record(0).into_value());
                 }
                 drop((place, form));
                 // Readers may pass the budget by what they put in while the hand goes round.

@@ -15,9 +15,9 @@ use gabion_media::Disk;
 
 use super::{Flex, Keyspace, Scan, Write};
 use crate::engine::ssd::{Commit, Lifecycle};
+use crate::expiry::ReadPoint;
 use crate::log::BatchEncoder;
 use crate::options::Durability;
-use crate::types::{Kind, Seq};
 use crate::{DEFAULT_TABLE_MEMORY_BYTES, Options, Result};
 
 /// Memory for the MemTables of the new store, which takes keys in order.
@@ -43,22 +43,23 @@ impl Flex {
             ..self.options.clone()
         };
         let copy = Flex::open(target.clone(), options)?;
-        let seq = self.begin_snapshot();
-        let copied = self.copy_keyspaces(&copy, seq);
-        self.end_snapshot(seq);
+        let point = self.begin_snapshot();
+        copy.moments.raise(point.moment);
+        let copied = self.copy_keyspaces(&copy, point);
+        self.end_snapshot(point);
         // DURABLE: a store that is closed is on the medium.
         let closed = copy.close();
         let result = copied.and(closed);
         result.map_err(|error| copy.health.told_by_another(error))
     }
 
-    /// Writes all pairs at a registered number to another store.
-    fn copy_keyspaces(self: &Arc<Flex>, copy: &Flex, seq: Seq) -> Result<()> {
+    /// Writes all pairs at a registered point to another store.
+    fn copy_keyspaces(self: &Arc<Flex>, copy: &Flex, point: ReadPoint) -> Result<()> {
         let keyspaces = self.keyspaces.load();
         let all = keyspaces.iter().chain(keyspaces.leaving());
-        for keyspace in all.filter(|keyspace| keyspace.dropped.check_at(seq).is_ok()) {
+        for keyspace in all.filter(|keyspace| keyspace.dropped.check_at(point.seq).is_ok()) {
             let twin = copy.create_keyspace(&keyspace.name)?;
-            self.copy_pairs(keyspace, copy, &twin, seq)?;
+            self.copy_pairs(keyspace, copy, &twin, point)?;
         }
         Ok(())
     }
@@ -68,17 +69,17 @@ impl Flex {
         keyspace: &Arc<Keyspace>,
         copy: &Flex,
         twin: &Keyspace,
-        seq: Seq,
+        point: ReadPoint,
     ) -> Result<()> {
-        self.share_snapshot(seq);
-        let mut scan = Scan::new(self, keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+        self.share_snapshot(point);
+        let mut scan = Scan::new(self, keyspace, point, Bound::Unbounded, Bound::Unbounded);
         let (mut batch, mut user_bytes) = (BatchEncoder::default(), 0);
         loop {
             let is_pair = scan.advance()?;
             if is_pair {
-                let (key, value) = (scan.key(), scan.value_bytes());
-                user_bytes += (key.len() + value.len()) as u64;
-                batch.op(Kind::Put, twin.id, key, value);
+                let (key, (kind, stored)) = (scan.key(), scan.stored());
+                user_bytes += (key.len() + stored.len()) as u64;
+                batch.op(kind, twin.id, key, stored);
             }
             let full = !is_pair || batch.bytes().len() >= BATCH_BYTES;
             if full && !batch.is_empty() {

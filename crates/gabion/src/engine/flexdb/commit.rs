@@ -47,9 +47,10 @@ use crate::engine::memtable::{MemCursor, Newest};
 use crate::engine::range_deletes::{Fragment, Fragments};
 use crate::engine::snapshots::Protected;
 use crate::engine::ssd::pace::{Class, STEP_BYTES};
+use crate::expiry::{Moment, ReadPoint, has_expired};
 use crate::log::LogSyncer;
 use crate::threads::side_by_side;
-use crate::types::{Kind, SEQ_MAX, Seq};
+use crate::types::{SEQ_MAX, Seq};
 
 /// Keys that are changed together at most: bounds how long readers wait.
 const CHANGES_MAX: usize = 64;
@@ -90,7 +91,11 @@ impl Flex {
         self.merging.fetch_max(generation.number, Ordering::Release);
         // Who registers from here on reads at the generation's newest number or a later one.
         let max_seq = generation.max_seq();
-        let protected = self.snapshots.protect(|| max_seq);
+        let newest = ReadPoint {
+            seq: max_seq,
+            ..self.read_point()
+        };
+        let protected = self.snapshots.protect(|| newest);
         let notes = protected.stripe(max_seq) != Some(0);
         let keyspaces = self.keyspaces.load();
         let pay = |bytes| self.pay(Class::Flush, bytes);
@@ -98,6 +103,7 @@ impl Flex {
             generation,
             key_bytes: generation.begin_merge(),
             notes,
+            horizon: protected.horizon(),
             pay: &pay,
         };
         job.merge_layers(&keyspaces, self.options.background_threads)?;
@@ -168,9 +174,13 @@ impl Flex {
     pub(super) fn note_reached(&self, root: &mut Root) {
         root.forget_seals();
         let keyspaces = self.keyspaces.load();
+        if keyspaces.iter().any(|own| own.expiring.lock().any()) {
+            root.moment = root.moment.max(self.moments.now());
+        }
         root.keyspaces.set_reached(|id| {
             let keyspace = keyspaces.live(id)?;
-            Some(keyspace.partition.space().durable_point())
+            let expires = keyspace.expiring.lock().any();
+            Some((keyspace.partition.space().durable_point(), expires))
         });
     }
 
@@ -190,7 +200,7 @@ impl Flex {
 
     /// Those who read, and who register from now on.
     fn readers(&self) -> Protected {
-        self.snapshots.protect(|| self.visible())
+        self.snapshots.protect(|| self.read_point())
     }
 
     /// Lets go of past generations that no reader needs.
@@ -278,6 +288,8 @@ struct Job<'m> {
     key_bytes: u64,
     /// Whether somebody needs what is overwritten.
     notes: bool,
+    /// What expires up to then is gone for all who read.
+    horizon: Moment,
     /// Called with what was written, to keep to the limit.
     pay: &'m (dyn Fn(u64) + Sync),
 }
@@ -428,6 +440,7 @@ impl Merge<'_> {
         let first = group.changes.len();
         let upper = place.upper();
         let covered = Covered::new(deletes, interval.as_deref(), start);
+        let covered = (covered, self.job.horizon);
         let is_whole = add_changes(&mut group.changes, cursor, deletes, upper, covered);
         let changes = first..group.changes.len();
         if self.job.notes
@@ -481,6 +494,12 @@ impl Merge<'_> {
             key_bytes,
             ..
         } = self.job;
+        if !group.changes.expiring().is_empty() {
+            let mut expiring = self.keyspace.expiring.lock();
+            for (moment, bytes) in group.changes.expiring() {
+                expiring.add(*moment, *bytes);
+            }
+        }
         generation.note_merged(group.changes.len() as u64 * key_bytes);
         group.changes.clear();
         Ok(())
@@ -493,8 +512,8 @@ impl Merge<'_> {
             let key = changes.key(change);
             let at = interval.count_below(key);
             let is_there = at < interval.len() && interval.key(at) == key;
-            let value = is_there.then(|| interval.value_bytes(at));
-            bytes += self.layer.note_image(slabs, key, value);
+            let found = is_there.then(|| (interval.kind(at), interval.stored(at)));
+            bytes += self.layer.note_image(slabs, key, found);
         }
         self.job.generation.add_image_bytes(bytes);
     }
@@ -549,7 +568,7 @@ fn add_changes(
     cursor: &mut MemCursor,
     deletes: &Fragments,
     upper: Option<&[u8]>,
-    mut covered: Covered<'_>,
+    (mut covered, horizon): (Covered<'_>, Moment),
 ) -> bool {
     loop {
         if !cursor.valid() || upper.is_some_and(|upper| cursor.key() >= upper) {
@@ -563,9 +582,12 @@ fn add_changes(
         }
         covered.pass(key);
         let deleted = deletes.find(key).map_or(0, |found| found.newest(SEQ_MAX));
-        match cursor.kind() == Kind::Put && cursor.seq() > deleted {
-            true => changes.put(key, cursor.value_bytes()),
-            false => changes.remove(key),
+        let (kind, stored) = (cursor.kind(), cursor.value_bytes());
+        let is_gone =
+            kind.is_tombstone() || cursor.seq() <= deleted || has_expired(kind, stored, || horizon);
+        match is_gone {
+            true => changes.remove(key),
+            false => changes.put(kind, key, stored),
         }
         // Older versions of the key may be in other runs of the cursor.
         let done = changes.len() - 1;
@@ -646,6 +668,7 @@ mod tests {
     use crate::Options;
     use crate::engine::range_deletes::united_by;
     use crate::engine::ssd::Lifecycle;
+    use crate::types::Kind;
     use crate::types::hash_key;
 
     /// Where nobody read, all of the past was let go of, also what was merged since somebody had

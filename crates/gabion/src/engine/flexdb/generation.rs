@@ -39,6 +39,7 @@ use crate::Slice;
 use crate::engine::memtable::{KeepOrder, MemTable};
 use crate::engine::range_deletes::{Deletes, Fragments};
 use crate::engine::snapshots::Protected;
+use crate::expiry::Record;
 use crate::log::Op;
 use crate::memory::{Memory, TableMemory};
 use crate::slabs::{Slabs, memory_of};
@@ -67,7 +68,7 @@ const IMAGES_MAX: usize = 256;
 pub(super) enum Said {
     Nothing,
     Deleted,
-    Value(Slice),
+    Record(Record),
 }
 
 /// The writes of one keyspace.
@@ -83,20 +84,20 @@ pub(super) struct Layer {
 /// which is given back when a snapshot ends.
 #[derive(Default)]
 struct Images {
-    by_key: RwLock<BTreeMap<Slice, Option<Slice>>>,
+    by_key: RwLock<BTreeMap<Slice, Option<Record>>>,
     any: AtomicBool,
 }
 
 impl Images {
     /// Notes an image unless there is one of the key; returns the bytes that it takes.
-    fn note(&self, key: &[u8], image: impl FnOnce() -> (Slice, Option<Slice>)) -> u64 {
+    fn note(&self, key: &[u8], image: impl FnOnce() -> (Slice, Option<Record>)) -> u64 {
         let mut images = self.by_key.write();
         if images.contains_key(key) {
             return 0;
         }
-        let (key, value) = image();
-        let len = key.len() + value.as_ref().map_or(0, |value| value.len());
-        images.insert(key, value);
+        let (key, image) = image();
+        let len = key.len() + image.as_ref().map_or(0, Record::len);
+        images.insert(key, image);
         // ORDER: Release pairs with the Acquire in `is_empty`.
         self.any.store(true, Ordering::Release);
         memory_of(len) as u64 + IMAGE_BYTES
@@ -108,7 +109,7 @@ impl Images {
     }
 
     /// The next images of a range, as many as are read under one lock. They only become more.
-    fn some(&self, from: Bound<&[u8]>, upper: Option<&[u8]>) -> Vec<(Slice, Option<Slice>)> {
+    fn some(&self, from: Bound<&[u8]>, upper: Option<&[u8]>) -> Vec<(Slice, Option<Record>)> {
         let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
         let images = self.by_key.read();
         let range = images.range::<[u8], _>((from, upper)).take(IMAGES_MAX);
@@ -181,9 +182,9 @@ impl Layer {
         let entry = self.table.get(key, hash, seq);
         let deleted = self.deleted(key, seq);
         match entry {
-            Some(entry) if entry.seq > deleted => match entry.kind {
-                Kind::Put => Said::Value(Slice::new(entry.value)),
-                _ => Said::Deleted,
+            Some(entry) if entry.seq > deleted => match entry.kind.is_tombstone() {
+                true => Said::Deleted,
+                false => Said::Record(Record::new(entry.kind, Slice::new(entry.value))),
             },
             _ if deleted > 0 => Said::Deleted,
             _ => Said::Nothing,
@@ -215,19 +216,26 @@ impl Layer {
 
     /// Notes what the space holds of a key that is about to change; returns the bytes that this
     /// takes. The first note counts.
-    pub(super) fn note_image(&self, slabs: &Arc<Slabs>, key: &[u8], value: Option<&[u8]>) -> u64 {
+    pub(super) fn note_image(
+        &self,
+        slabs: &Arc<Slabs>,
+        key: &[u8],
+        found: Option<(Kind, &[u8])>,
+    ) -> u64 {
         self.images.note(key, || {
-            let (middle, bytes) = (key.len(), value.unwrap_or_default());
+            let middle = key.len();
+            let bytes = found.map_or(&[][..], |(_, stored)| stored);
             let mut buffer = slabs.take(middle + bytes.len());
             buffer.own()[..middle].copy_from_slice(key);
             buffer.own()[middle..].copy_from_slice(bytes);
-            let value = value.map(|bytes| Slice::cached(&buffer, middle, bytes.len()));
-            (Slice::cached(&buffer, 0, middle), value)
+            let stored = Slice::cached(&buffer, middle, bytes.len());
+            let image = found.map(|(kind, _)| Record::new(kind, stored));
+            (Slice::cached(&buffer, 0, middle), image)
         })
     }
 
     /// What the space held of a key before it changed, if it has.
-    pub(super) fn image(&self, key: &[u8]) -> Option<Option<Slice>> {
+    pub(super) fn image(&self, key: &[u8]) -> Option<Option<Record>> {
         if self.images.is_empty() {
             return None;
         }
@@ -235,11 +243,15 @@ impl Layer {
     }
 
     /// The images of keys in a range.
-    pub(super) fn images(&self, lower: &[u8], upper: Option<&[u8]>) -> Vec<(Slice, Option<Slice>)> {
+    pub(super) fn images(
+        &self,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+    ) -> Vec<(Slice, Option<Record>)> {
         if self.images.is_empty() || upper.is_some_and(|upper| upper <= lower) {
             return Vec::new();
         }
-        let mut list: Vec<(Slice, Option<Slice>)> = Vec::new();
+        let mut list: Vec<(Slice, Option<Record>)> = Vec::new();
         loop {
             let last = list.last().map(|(key, _)| Bound::Excluded(&key[..]));
             let from = last.unwrap_or(Bound::Included(lower));

@@ -7,8 +7,9 @@
 //! | value length | varint |
 //! | key, value | |
 //!
-//! Nothing stands between pairs, and the space has no other content. Its checksums are those of the
-//! space.
+//! To the key length of a pair that expires 65,536 is added, and its value is what is stored of
+//! such a record (`expiry`). Nothing stands between pairs, and the space has no other content. Its
+//! checksums are those of the space.
 //!
 //! # In memory
 //! A read of a cached interval waits for memory, so what finds a pair lies in the interval itself
@@ -23,10 +24,11 @@ use std::sync::Arc;
 use gabion_media::{prefetch_bytes, prefetch_range};
 
 use crate::Slice;
+use crate::expiry::{Moment, Record, has_expired};
 use crate::limits::KEY_BYTES_MAX;
 use crate::log::codec::{Malformed, Reader, put_varint};
 use crate::slabs::{Buffer, Slabs, full_len};
-use crate::types::hash_key;
+use crate::types::{Kind, hash_key};
 
 /// Most pairs of an interval (the paper's split threshold, section 5.1).
 pub(super) const PAIRS_MAX: usize = 16;
@@ -40,6 +42,13 @@ const PAIRS_READ_MAX: usize = PAIRS_MAX + PAIRS_MAX / 2;
 
 /// The same for the bytes of an interval of several pairs.
 const BYTES_READ_MAX: usize = 2 * BYTES_MAX;
+
+/// Added to the key length of a pair that expires.
+const EXPIRES: u64 = KEY_BYTES_MAX + 1;
+
+/// The third byte of the key length of a pair that expires is at least this, that of others, if
+/// there is one, less.
+const EXPIRES_BYTE: u8 = 4;
 
 /// Most bytes in front of the key of a pair.
 pub(super) const PAIR_HEAD_BYTES_MAX: usize = 2 * 5;
@@ -59,6 +68,9 @@ const PREFETCHED_MAX: usize = 2 << 10;
 
 // Places within an interval of several pairs fit 16 bits.
 const _: () = assert!(BYTES_READ_MAX < u16::MAX as usize && KEY_BYTES_MAX <= u16::MAX as u64);
+
+const _: () =
+    assert!(KEY_BYTES_MAX >> 14 < EXPIRES >> 14 && (EXPIRES + KEY_BYTES_MAX) >> 14 < 0x80);
 
 /// Where a pair lies in some bytes, and the fingerprint of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,22 +119,44 @@ pub(super) struct Splice<'b> {
 }
 
 /// Appends a pair as it lies in the space; returns how many bytes stand in front of its key.
-pub(super) fn put_pair(bytes: &mut Vec<u8>, key: &[u8], value: &[u8]) -> u8 {
-    bytes.reserve(PAIR_HEAD_BYTES_MAX + key.len() + value.len());
+pub(super) fn put_pair(bytes: &mut Vec<u8>, kind: Kind, key: &[u8], stored: &[u8]) -> u8 {
+    bytes.reserve(PAIR_HEAD_BYTES_MAX + key.len() + stored.len());
     let start = bytes.len();
-    put_varint(bytes, key.len() as u64);
-    put_varint(bytes, value.len() as u64);
+    let expires = if kind == Kind::PutExpiring {
+        EXPIRES
+    } else {
+        0
+    };
+    put_varint(bytes, expires + key.len() as u64);
+    put_varint(bytes, stored.len() as u64);
     let head = bytes.len() - start;
     bytes.extend_from_slice(key);
-    bytes.extend_from_slice(value);
+    bytes.extend_from_slice(stored);
     u8::try_from(head).unwrap_or_default()
+}
+
+/// The kind of the pair that `front` begins with.
+#[inline]
+pub(super) fn kind_of(front: &[u8]) -> Kind {
+    match front {
+        [first, second, third, ..]
+            if *first >= 0x80 && *second >= 0x80 && *third >= EXPIRES_BYTE =>
+        {
+            Kind::PutExpiring
+        }
+        _ => Kind::Put,
+    }
 }
 
 /// The lengths of the head, of the key and of all of the pair that `front` begins with.
 pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), Malformed> {
     let mut reader = Reader::new(front, 0);
     let too_long = reader.malformed("a pair states a length that no pair has");
-    let key = usize::try_from(reader.varint()?).map_err(|_| too_long)?;
+    let key = match reader.varint()? {
+        expires @ EXPIRES.. => expires - EXPIRES,
+        key => key,
+    };
+    let key = usize::try_from(key).map_err(|_| too_long)?;
     let value = usize::try_from(reader.varint()?).map_err(|_| too_long)?;
     let head = reader.at();
     let all = head
@@ -337,19 +371,33 @@ impl Interval {
         &self.bytes[self.key_range(at)]
     }
 
+    /// The kind of pair `at`.
     #[inline]
-    pub(super) fn value_bytes(&self, at: usize) -> &[u8] {
+    pub(super) fn kind(&self, at: usize) -> Kind {
+        kind_of(&self.bytes[self.start(at)..])
+    }
+
+    /// Whether pair `at` has expired by a moment.
+    #[inline]
+    pub(super) fn has_expired(&self, at: usize, moment: Moment) -> bool {
+        has_expired(self.kind(at), self.stored(at), || moment)
+    }
+
+    /// What is stored of pair `at` behind its key.
+    #[inline]
+    pub(super) fn stored(&self, at: usize) -> &[u8] {
         &self.bytes[self.key_range(at).end..self.start(at + 1)]
     }
 
-    /// The value of pair `at`, to keep.
+    /// Pair `at` behind its key, to keep.
     #[inline]
-    pub(super) fn value(&self, at: usize) -> Slice {
+    pub(super) fn record(&self, at: usize) -> Record {
         let (from, to) = (self.key_range(at).end, self.start(at + 1));
-        if to - from <= COPIED_MAX {
-            return Slice::new(&self.bytes[from..to]);
-        }
-        Slice::cached(&self.bytes, from, to - from)
+        let stored = match to - from <= COPIED_MAX {
+            true => Slice::new(&self.bytes[from..to]),
+            false => Slice::cached(&self.bytes, from, to - from),
+        };
+        Record::new(self.kind(at), stored)
     }
 
     /// The pair with that key, which has that hash.
@@ -409,7 +457,7 @@ mod tests {
     fn interval(pairs: &[(&[u8], &[u8])]) -> Interval {
         let mut bytes = Vec::new();
         for (key, value) in pairs {
-            put_pair(&mut bytes, key, value);
+            put_pair(&mut bytes, Kind::Put, key, value);
         }
         decode(bytes).unwrap().unwrap()
     }
@@ -442,8 +490,8 @@ mod tests {
         assert_eq!(interval.len(), 5);
         for (at, (key, value)) in pairs.iter().enumerate() {
             assert_eq!(interval.key(at), *key);
-            assert_eq!(interval.value_bytes(at), *value);
-            assert_eq!(interval.value(at), *value);
+            assert_eq!(interval.stored(at), *value);
+            assert_eq!(interval.record(at).into_value(), *value);
             assert_eq!(interval.find(key, hash_key(key)), Some(at));
             assert_eq!(interval.count_below(key), at);
         }
@@ -454,7 +502,7 @@ mod tests {
         let shifted = interval.pair(2);
         let part = buffer(interval.encoded(2..3));
         let part = Interval::new(part, &[shifted], shifted.start).unwrap();
-        assert_eq!((part.key(0), part.value_bytes(0)), (&b"ab"[..], &long[..]));
+        assert_eq!((part.key(0), part.stored(0)), (&b"ab"[..], &long[..]));
     }
 
     #[test]
@@ -464,7 +512,7 @@ mod tests {
         let value = |random: &mut Random| vec![7; random.index(300)];
         let encoded = |key: &[u8], value: &[u8]| {
             let mut bytes = Vec::new();
-            put_pair(&mut bytes, key, value);
+            put_pair(&mut bytes, Kind::Put, key, value);
             let pair = parse(&bytes).unwrap()[0];
             (bytes, pair)
         };
@@ -518,7 +566,7 @@ mod tests {
             // Who shares the bytes keeps what was there.
             if let Some((own, twin)) = &kept {
                 assert!(twin.iter().zip(0..).all(|((key, value), at)| {
-                    (own.key(at), own.value_bytes(at)) == (&**key, &**value)
+                    (own.key(at), own.stored(at)) == (&**key, &**value)
                 }));
             }
             if random.one_in(10) {
@@ -536,7 +584,12 @@ mod tests {
         let (mut sum, mut with_room) = (0, 0);
         for number in 0..PAIRS_MAX {
             let mut bytes = Vec::new();
-            put_pair(&mut bytes, &[u8::try_from(number).unwrap()], &[7; 115]);
+            put_pair(
+                &mut bytes,
+                Kind::Put,
+                &[u8::try_from(number).unwrap()],
+                &[7; 115],
+            );
             let pair = parse(&bytes).unwrap()[0];
             let splice = Splice {
                 at: number,
@@ -571,10 +624,10 @@ mod tests {
         };
         own.splice(&removal, &slabs(), true);
         assert_eq!(
-            (own.len(), own.key(0), own.value_bytes(0)),
+            (own.len(), own.key(0), own.stored(0)),
             (1, &b"b"[..], &b"x"[..])
         );
-        assert_eq!((kept.len(), kept.value_bytes(0)), (2, &long[..]));
+        assert_eq!((kept.len(), kept.stored(0)), (2, &long[..]));
     }
 
     #[test]
@@ -584,6 +637,7 @@ mod tests {
             for number in 0..pairs {
                 put_pair(
                     &mut bytes,
+                    Kind::Put,
                     format!("{number:04}").as_bytes(),
                     &vec![1; value],
                 );
@@ -598,18 +652,18 @@ mod tests {
     #[test]
     fn bytes_that_are_no_pairs_are_refused() {
         let mut bytes = Vec::new();
-        put_pair(&mut bytes, b"b", b"1");
-        put_pair(&mut bytes, b"a", b"2");
+        put_pair(&mut bytes, Kind::Put, b"b", b"1");
+        put_pair(&mut bytes, Kind::Put, b"a", b"2");
         assert!(parse(&bytes).is_err(), "the order");
         bytes.truncate(4);
-        put_pair(&mut bytes, b"c", b"12345");
+        put_pair(&mut bytes, Kind::Put, b"c", b"12345");
         for len in 0..bytes.len() {
             let whole = len == 0 || len == 4;
             assert_eq!(parse(&bytes[..len]).is_ok(), whole, "{len}");
         }
         assert!(parse(&[0xff; 12]).is_err());
         let mut bytes = Vec::new();
-        put_pair(&mut bytes, &vec![1; 64 << 10], b"");
+        put_pair(&mut bytes, Kind::Put, &vec![1; 64 << 10], b"");
         assert!(parse(&bytes).is_err(), "the length of the key");
     }
 
@@ -617,7 +671,7 @@ mod tests {
     #[test]
     fn a_length_that_leads_beyond_all_memory_is_refused() {
         let mut bytes = Vec::new();
-        put_pair(&mut bytes, b"a", b"1");
+        put_pair(&mut bytes, Kind::Put, b"a", b"1");
         put_varint(&mut bytes, 1);
         put_varint(&mut bytes, u64::MAX - 12);
         bytes.push(b'b');

@@ -6,7 +6,8 @@
 //! |---|---|---|
 //! | 16 | 8 | a number that every newer write of the store exceeds |
 //! | 24 | 8 | oldest segment of the log that is needed |
-//! | 32 | .. | count of sealed segments; of each its number and length |
+//! | 32 | 8 | the latest moment by which readers went; 0 where nothing expires |
+//! | 40 | .. | count of sealed segments; of each its number and length |
 //! | | .. | first number of a keyspace that was never used |
 //! | | .. | count of keyspaces; of each, see below |
 //!
@@ -15,6 +16,7 @@
 //! | number | above that of the one before |
 //! | name | its length, its bytes |
 //! | reached | how far its space was durable: version of its tree, offset in the log of that |
+//! | expires | 1 byte: 1 if anything in it may expire, else 0 |
 //!
 //! Counts, numbers, lengths and offsets of the lists are varints, all else is little-endian.
 //!
@@ -37,6 +39,7 @@ use gabion_media::Disk;
 use super::listed::Listed;
 use crate::Result;
 use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
+use crate::expiry::Moment;
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
 use crate::names::parse_log_name;
@@ -61,6 +64,8 @@ pub(super) struct Root {
     pub(super) last_seq: Seq,
     /// The oldest segment of the log that is needed.
     pub(super) log_tail: u64,
+    /// The latest moment by which readers went; 0 where nothing expires.
+    pub(super) moment: Moment,
     /// Valid lengths of segments, 0 for one that holds nothing.
     pub(super) sealed: BTreeMap<u64, u64>,
     /// First number of a keyspace that was never used.
@@ -78,6 +83,8 @@ pub(super) struct RootKeyspace {
     /// How far its space had come, durably, when the log's tail was moved for the last time. What
     /// the space holds up to there is nowhere else.
     pub(super) reached: DurablePoint,
+    /// Whether anything in it may expire.
+    pub(super) expires: bool,
 }
 
 /// What the names of the files of a keyspace's space begin with.
@@ -100,6 +107,7 @@ impl RootKeyspace {
         put_bytes(bytes, self.name.as_bytes());
         put_varint(bytes, self.reached.tree_version);
         put_varint(bytes, self.reached.log_offset);
+        bytes.push(self.expires.into());
     }
 }
 
@@ -107,7 +115,12 @@ impl Root {
     /// Adds a keyspace with the next number.
     pub(super) fn add_keyspace(&mut self, name: &str, reached: DurablePoint) {
         let (id, name) = (self.next_keyspace, name.to_owned());
-        self.keyspaces.push(RootKeyspace { id, name, reached });
+        self.keyspaces.push(RootKeyspace {
+            id,
+            name,
+            reached,
+            expires: false,
+        });
         self.next_keyspace += 1;
     }
 
@@ -120,6 +133,7 @@ impl Root {
         FILE.encode(|bytes| {
             bytes.extend(self.last_seq.to_le_bytes());
             bytes.extend(self.log_tail.to_le_bytes());
+            bytes.extend(self.moment.to_le_bytes());
             put_varint(bytes, self.sealed.len() as u64);
             for (segment, length) in &self.sealed {
                 put_varint(bytes, *segment);
@@ -138,6 +152,7 @@ impl Root {
         let mut root = Root {
             last_seq: reader.u64()?,
             log_tail: reader.u64()?,
+            moment: reader.u64()?,
             ..Root::default()
         };
         if root.last_seq > SEQ_MAX {
@@ -163,6 +178,10 @@ impl Root {
                 reached: DurablePoint {
                     tree_version: reader.varint()?,
                     log_offset: reader.varint()?,
+                },
+                expires: match reader.u8()? {
+                    expires @ 0..2 => expires == 1,
+                    _ => return Err(reader.malformed("a flag of a keyspace is neither 0 nor 1")),
                 },
             });
         }
@@ -216,6 +235,7 @@ mod tests {
         Root {
             last_seq: 77,
             log_tail: 3,
+            moment: 99,
             sealed: BTreeMap::from([(3, 500), (4, 0)]),
             next_keyspace: 9,
             keyspaces: keyspaces([0, 7]),
@@ -232,6 +252,7 @@ mod tests {
                     tree_version,
                     log_offset,
                 },
+                expires: id == 7,
             }),
         )
     }
@@ -257,7 +278,7 @@ mod tests {
         after.keyspaces.remove(0);
         after
             .keyspaces
-            .set_reached(|id| (id == 7).then_some(reached));
+            .set_reached(|id| (id == 7).then_some((reached, true)));
         let known = |known: &RootKeyspace| (known.id, known.name.clone(), known.reached);
         let keyspaces: Vec<_> = after.keyspaces.iter().map(known).collect();
         let expected = [(7, "other", reached), (9, "new", reached)];

@@ -117,19 +117,20 @@ impl Listed {
         }
     }
 
-    /// Notes how far spaces have come; `reached` says it of those that there are.
-    pub(super) fn set_reached(&mut self, reached: impl Fn(u32) -> Option<DurablePoint>) {
+    /// Notes how far spaces have come, and whether anything in them expires; `reached` says it of
+    /// those that there are.
+    pub(super) fn set_reached(&mut self, reached: impl Fn(u32) -> Option<(DurablePoint, bool)>) {
         for part in &mut self.parts {
-            let now: Vec<DurablePoint> = part
+            let before = |known: &RootKeyspace| (known.reached, known.expires);
+            let now: Vec<_> = part
                 .keyspaces
                 .iter()
-                .map(|known| reached(known.id).unwrap_or(known.reached))
+                .map(|known| reached(known.id).unwrap_or_else(|| before(known)))
                 .collect();
-            let before = part.keyspaces.iter().map(|known| known.reached);
-            if !before.eq(now.iter().copied()) {
+            if !part.keyspaces.iter().map(before).eq(now.iter().copied()) {
                 let mut keyspaces = part.keyspaces.clone();
-                for (known, reached) in keyspaces.iter_mut().zip(now) {
-                    known.reached = reached;
+                for (known, now) in keyspaces.iter_mut().zip(now) {
+                    (known.reached, known.expires) = now;
                 }
                 *part = Part::new(keyspaces);
             }
@@ -169,6 +170,7 @@ mod tests {
                 tree_version: 1,
                 log_offset,
             },
+            expires: false,
         }
     }
 
@@ -192,10 +194,14 @@ mod tests {
                     twin.insert(next, known(next, 0));
                 }
                 9 if step % 10 == 0 => {
-                    let reached = |id: u32| id.is_multiple_of(300).then(|| known(id, step).reached);
+                    let reached = |id: u32| {
+                        let now = (known(id, step).reached, step % 20 == 0);
+                        id.is_multiple_of(300).then_some(now)
+                    };
                     listed.set_reached(reached);
                     for (id, known) in &mut twin {
-                        known.reached = reached(*id).unwrap_or(known.reached);
+                        let before = (known.reached, known.expires);
+                        (known.reached, known.expires) = reached(*id).unwrap_or(before);
                     }
                 }
                 _ => {

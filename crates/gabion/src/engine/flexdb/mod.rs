@@ -90,6 +90,7 @@ mod scan;
 mod schedule;
 mod stats;
 mod steps;
+mod sweep;
 mod throttle;
 mod verify;
 mod writepath;
@@ -106,13 +107,14 @@ use super::idle::Idle;
 use super::keyspaces::{Droppable, Dropped, Named};
 use super::ssd::{Shell, SsdEngine};
 use super::write;
-use crate::types::Seq;
+use crate::expiry::ReadPoint;
 use crate::{Error, Result};
 
 use cache::Cache;
 use generation::View;
 use layout::Root;
 use partition::Partition;
+use sweep::Expiring;
 use writepath::Writer;
 
 pub(super) use layout::{ROOT_NAME, check_root, is_own_file};
@@ -130,6 +132,8 @@ pub(crate) struct Keyspace {
     /// The name that users give it.
     pub(crate) name: String,
     partition: Partition,
+    /// What expires in its space.
+    expiring: Mutex<Expiring>,
     pub(crate) dropped: Dropped,
 }
 
@@ -206,6 +210,7 @@ impl Flex {
             id,
             name: name.to_owned(),
             partition,
+            expiring: Mutex::default(),
             dropped: Dropped::default(),
         });
         let mut next = root.clone();
@@ -237,8 +242,8 @@ impl Flex {
     }
 
     /// Ends a registration.
-    pub(crate) fn end_snapshot(&self, seq: Seq) {
-        self.snapshots.release(seq);
+    pub(crate) fn end_snapshot(&self, point: ReadPoint) {
+        self.snapshots.release(point);
         if !self.view.load().past.is_empty() {
             self.forget_past();
         }

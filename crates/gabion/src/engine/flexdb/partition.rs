@@ -40,9 +40,10 @@ use gabion_media::Disk;
 use super::cache::Cache;
 use super::index::{Altered, EXTENTS_UNKNOWN, Index, New, Place, Seek};
 use super::interval::{Interval, Pair, cuts, parse};
+use crate::expiry::Record;
 use crate::memory::TableMemory;
 use crate::slabs::{Buffer, Slabs};
-use crate::{Error, Options, Result, Slice};
+use crate::{Error, Options, Result};
 
 pub(super) use change::{Changes, Wanted};
 
@@ -310,15 +311,17 @@ impl Partition {
         }
     }
 
-    /// The value of `key`, which has that hash.
+    /// The record of `key`, which has that hash, though it may have expired.
     #[inline]
-    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<Slice>> {
-        let value = |interval: &Interval| interval.find(key, hash).map(|at| interval.value(at));
-        if let Some(found) = self.index.with_cached(key, value) {
+    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<Record>> {
+        let record = |interval: &Interval| interval.find(key, hash).map(|at| interval.record(at));
+        if let Some(found) = self.index.with_cached(key, record) {
             self.cache.count(true);
             return Ok(found);
         }
-        Ok(value(&self.interval(Seek::At(key), Reader::User)?.interval))
+        Ok(record(
+            &self.interval(Seek::At(key), Reader::User)?.interval,
+        ))
     }
 
     /// An interval, read if it is not cached.

@@ -14,32 +14,46 @@ use std::sync::atomic::Ordering;
 
 use super::generation::{Said, View};
 use super::{Flex, Keyspace};
+use crate::expiry::{ReadPoint, Record};
 use crate::types::{Seq, hash_key};
 use crate::{Result, Slice};
 
 impl Flex {
-    /// The value of `key`, now or at a registered number.
+    /// The value of `key`, now or at a registered point.
     #[inline]
     pub(crate) fn get(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        snapshot: Option<Seq>,
+        snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
+        let record = self.find_record(keyspace, key, snapshot)?;
+        Ok(record.map(Record::into_value))
+    }
+
+    /// The record of `key`, now or at a registered point.
+    #[inline]
+    pub(crate) fn find_record(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        snapshot: Option<ReadPoint>,
+    ) -> Result<Option<Record>> {
         let hash = hash_key(key);
         let found = match snapshot {
-            Some(seq) => self.get_at(keyspace, key, hash, seq),
+            Some(point) => self.get_at(keyspace, key, hash, point.seq),
             None => self.get_newest(keyspace, key, hash),
         };
         if keyspace.dropped.is_set() {
-            let seq = snapshot.unwrap_or_else(|| self.visible());
+            let seq = snapshot.map_or_else(|| self.visible(), |point| point.seq);
             keyspace.dropped.check_at(seq)?;
         }
-        found
+        let moment = || snapshot.map_or_else(|| self.moments.now(), |point| point.moment);
+        Ok(found?.and_then(|record| record.at(moment)))
     }
 
     #[inline]
-    fn get_newest(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Slice>> {
+    fn get_newest(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Record>> {
         let seq = self.visible();
         let view = self.view.load();
         for generation in &view.waiting {
@@ -51,16 +65,16 @@ impl Flex {
                 None | Some(Some(Said::Nothing)) => {}
                 Some(None) => return self.get_registered(keyspace, key, hash),
                 Some(Some(Said::Deleted)) => return Ok(None),
-                Some(Some(Said::Value(value))) => return Ok(Some(value)),
+                Some(Some(Said::Record(record))) => return Ok(Some(record)),
             }
         }
         keyspace.partition.get(key, hash)
     }
 
-    fn get_registered(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Slice>> {
-        let seq = self.begin_snapshot();
-        let found = self.get_at(keyspace, key, hash, seq);
-        self.end_snapshot(seq);
+    fn get_registered(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Record>> {
+        let point = self.begin_snapshot();
+        let found = self.get_at(keyspace, key, hash, point.seq);
+        self.end_snapshot(point);
         found
     }
 
@@ -70,7 +84,7 @@ impl Flex {
         key: &[u8],
         hash: u64,
         seq: Seq,
-    ) -> Result<Option<Slice>> {
+    ) -> Result<Option<Record>> {
         loop {
             let view = self.view.load_full();
             for generation in view.for_reader(seq) {
@@ -78,7 +92,7 @@ impl Flex {
                 match said {
                     None | Some(Said::Nothing) => {}
                     Some(Said::Deleted) => return Ok(None),
-                    Some(Said::Value(value)) => return Ok(Some(value)),
+                    Some(Said::Record(record)) => return Ok(Some(record)),
                 }
             }
             let merged = keyspace.partition.get(key, hash)?;
@@ -107,7 +121,7 @@ impl Flex {
         &self,
         keyspace: &Keyspace,
         keys: &[K],
-        snapshot: Seq,
+        snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
         let get = |key: &K| self.get(keyspace, key.as_ref(), Some(snapshot));
         keys.iter().map(get).collect()

@@ -34,6 +34,7 @@ use super::cache::Cache;
 use super::generation::{Generation, View};
 use super::layout::{self, Root, RootKeyspace, parse_space_name, space_prefix};
 use super::partition::Partition;
+use super::sweep::Expiring;
 use super::throttle::stop_bytes;
 use super::writepath::Writer;
 use super::{Flex, Keyspace};
@@ -83,6 +84,7 @@ impl Flex {
         let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
         let settled = settle(&disk, &mut root, &mut pending, last_seq, &keyspaces);
         let (opened_log, log) = OpenedLog::new(&disk, pending, settled, true)?;
+        let moment = root.moment;
         let engine = Arc::new(Flex {
             shell: Shell::new(
                 (disk, lock),
@@ -110,6 +112,7 @@ impl Flex {
             past_waits: Mutex::default(),
             idleness: Mutex::default(),
         });
+        engine.moments.raise(moment);
         engine.fit_memory();
         engine.start()?;
         Ok(engine)
@@ -245,6 +248,7 @@ fn open_keyspaces(
             id: known.id,
             name: known.name.clone(),
             partition: Partition::open(disk, cache, options, spaces, known.reached)?,
+            expiring: Mutex::new(Expiring::of_opened(known.expires)),
             dropped: Dropped::default(),
         }))
     };

@@ -79,7 +79,7 @@ fn save_space(
     report: &mut RepairReport,
 ) -> Result<()> {
     let mut salvage = Salvage::new(&known.name);
-    let mut write = |key: &[u8], value: &[u8]| put(copy, keyspace, Kind::Put, key, value);
+    let mut write = |kind: Kind, key: &[u8], stored: &[u8]| put(copy, keyspace, kind, key, stored);
     let mut written = Ok(());
     let checked = check_content(disk, known.reached, |piece| {
         if written.is_ok() {

@@ -6,6 +6,8 @@
 //! so does the merge that it is of. Between merges the thread that merges does the same earlier, in
 //! rounds of some segments: when less than a part of what is live can be written before.
 //!
+//! Before that goes what has expired (`sweep`).
+//!
 //! # Memory
 //! Where spaces were read since the last merge, the memory of the store is dealt out anew, as a
 //! merge does: without writes there is none.
@@ -66,7 +68,8 @@ impl Flex {
             if rests && self.shorten_log(log_bytes_max) {
                 return Ok(true);
             }
-            match self.collect(rests)? {
+            let swept = self.sweep_some()?;
+            match swept.map_or_else(|| self.collect(rests), |written| Ok(Some(written)))? {
                 Some(moved) => moved,
                 None => return Ok(rests && self.give_back(is_short)?),
             }

@@ -24,10 +24,11 @@
 
 use gabion_flex::{Content, Piece};
 
-use super::interval::{PAIR_HEAD_BYTES_MAX, pair_head};
+use super::interval::{PAIR_HEAD_BYTES_MAX, kind_of, pair_head};
 use crate::Result;
 use crate::engine::Lost;
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, STORED_BYTES_MAX};
+use crate::types::Kind;
 
 /// Pairs of a reading that are not believed, where nothing else says where it begins.
 const RUN_IN: usize = 8;
@@ -38,8 +39,8 @@ const TRIED_MAX: usize = 16 << 20;
 /// Bytes that a pair takes at least, but for one without key and value: two lengths, and a byte.
 const PAIR_BYTES_MIN: u64 = 3;
 
-/// Takes the key and the value of a pair.
-type Take<'t> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 't;
+/// Takes the kind and the key of a pair, and what is stored behind it.
+type Take<'t> = dyn FnMut(Kind, &[u8], &[u8]) -> Result<()> + 't;
 
 /// Reads the pieces of a space in order, and hands its whole pairs out.
 pub(super) struct Salvage<'k> {
@@ -98,6 +99,7 @@ struct Gap {
 /// A pair in a stretch, by its place.
 #[derive(Clone, Copy)]
 struct Found {
+    kind: Kind,
     start: usize,
     key: usize,
     value: usize,
@@ -296,7 +298,7 @@ impl<'k> Salvage<'k> {
         let bytes = &self.stretch.bytes;
         let key = bytes.get(pair.key..pair.value).unwrap_or_default();
         let value = bytes.get(pair.value..pair.end).unwrap_or_default();
-        found(key, value)?;
+        found(pair.kind, key, value)?;
         self.saved += 1;
         let key = key.to_vec();
         self.tell(Some(&key));
@@ -367,11 +369,12 @@ impl Stretch {
     fn pair_at(&self, start: usize) -> Result<Found, bool> {
         let rest = self.bytes.get(start..).unwrap_or_default();
         let (head, key, all) = pair_head(rest).map_err(|_| rest.len() < PAIR_HEAD_BYTES_MAX)?;
-        if key as u64 > KEY_BYTES_MAX || (all - head - key) as u64 > VALUE_BYTES_MAX {
+        if key as u64 > KEY_BYTES_MAX || (all - head - key) as u64 > STORED_BYTES_MAX {
             return Err(false);
         }
         Ok(Found {
             start,
+            kind: kind_of(rest),
             key: start + head,
             value: start + head + key,
             end: start + all,
@@ -484,7 +487,7 @@ mod tests {
     fn space_of(pairs: &Pairs) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (key, value) in pairs {
-            put_pair(&mut bytes, key, value);
+            put_pair(&mut bytes, Kind::Put, key, value);
         }
         bytes
     }
@@ -493,7 +496,7 @@ mod tests {
     fn salvage(bytes: &[u8], pieces: &[(usize, Is)]) -> (Pairs, Vec<Lost>) {
         let mut salvage = Salvage::new("name");
         let mut found = Vec::new();
-        let mut take = |key: &[u8], value: &[u8]| {
+        let mut take = |_, key: &[u8], value: &[u8]| {
             found.push((key.to_vec(), value.to_vec()));
             Ok(())
         };

@@ -15,8 +15,9 @@ use super::{Flex, Keyspace, Scan, Write};
 use crate::Options;
 use crate::engine::snapshots::COLLECTED;
 use crate::engine::ssd::{Commit, Lifecycle};
+use crate::expiry::ReadPoint;
 use crate::log::BatchEncoder;
-use crate::types::{Kind, Seq};
+use crate::types::Kind;
 
 fn write(engine: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
     let write = Write::Single {
@@ -38,7 +39,7 @@ fn key(number: u64) -> [u8; 8] {
 fn end_key(
     engine: &Arc<Flex>,
     keyspace: &Arc<Keyspace>,
-    seq: Seq,
+    seq: ReadPoint,
     (lower, upper): (&[u8], Option<&[u8]>),
     is_front: bool,
 ) -> Option<Vec<u8>> {
@@ -191,7 +192,7 @@ fn tombstones_of_the_past_let_nothing_be_merged() {
     // So this generation stays as what the snapshot reads.
     write(&engine, &keyspace, Kind::Put, &key(5), &[7; 20]);
     engine.flush().unwrap();
-    let count = |seq: Seq| {
+    let count = |seq: ReadPoint| {
         engine.share_snapshot(seq);
         let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
         let mut pairs = 0;
@@ -436,7 +437,7 @@ fn a_delete_of_a_range_looks_at_no_snapshot() {
     write(&engine, &keyspace, Kind::DeleteRange, &key(0), &key(600));
     assert!(COLLECTED.get() <= before + snapshots.len());
     for (number, seq) in snapshots.into_iter().enumerate() {
-        let count = |seq: Option<Seq>| {
+        let count = |seq: Option<ReadPoint>| {
             let keys = (0..1_000).map(key);
             let found = keys.map(|key| engine.get(&keyspace, &key, seq).unwrap());
             found.flatten().count()

@@ -12,16 +12,21 @@
 //! # Tombstones
 //! A scan that has stepped over many keys that are gone before its first pair lets the MemTable
 //! that takes the keyspace's writes remember that there is nothing, and the next ones begin behind
-//! it ([`crate::engine::memtable`]). What scans step over otherwise is counted, and when they have
+//! it ([`crate::engine::memtable`]); not where a pair has expired, which who reads at an earlier
+//! moment may see. What scans step over otherwise is counted, and when they have
 //! had more work by it than a merge is, the generation is merged ([`Generation::is_in_the_way`]).
 //!
 //! # Linearization
 //! A scan reads at a number that is registered as long as it lives, as a get at a number does.
 
+mod part;
+
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
+
+use part::{Images, Part};
 
 use super::generation::{Generation, Layer, View};
 use super::index::Seek;
@@ -29,6 +34,7 @@ use super::partition::{Held, Reader};
 use super::{Flex, Keyspace};
 use crate::bytes::assign;
 use crate::engine::memtable::{MemCursor, NOTED_FROM};
+use crate::expiry::{Moment, ReadPoint, Record, expires, has_expired, value_of};
 use crate::ranges::key_range;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
@@ -36,14 +42,14 @@ use crate::{Result, Slice};
 /// Keys of one MemTable that are read at a time at most, where pairs are copied.
 const KEYS_MAX: usize = 128;
 
-type Pair = (Slice, Slice);
+type Pair = (Slice, Record);
 
 /// The pairs of a keyspace in a range.
 pub(crate) struct Scan {
     engine: Arc<Flex>,
     keyspace: Arc<Keyspace>,
     /// Registered.
-    seq: Seq,
+    point: ReadPoint,
     sources: Option<Sources>,
     window: Option<Window>,
     /// Until there is a pair.
@@ -85,9 +91,9 @@ impl Drop for Scan {
         #[cfg(test)]
         STEPS.set(STEPS.get() + u64::from(gone));
         if gone >= NOTED_FROM {
-            self.engine.count_steps(gone, self.seq);
+            self.engine.count_steps(gone, self.point.seq);
         }
-        self.engine.end_snapshot(self.seq);
+        self.engine.end_snapshot(self.point);
     }
 }
 
@@ -106,25 +112,19 @@ struct Source {
     cursor: MemCursor,
 }
 
-/// What images say about keys, of one generation.
-struct Images {
-    list: Vec<(Slice, Option<Slice>)>,
-    at: usize,
-}
-
 impl Scan {
-    /// A scan at `seq`, whose registration it takes over.
+    /// A scan at `point`, whose registration it takes over.
     pub(crate) fn new(
         engine: &Arc<Flex>,
         keyspace: &Arc<Keyspace>,
-        seq: Seq,
+        point: ReadPoint,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Scan {
         Scan {
             engine: Arc::clone(engine),
             keyspace: Arc::clone(keyspace),
-            seq,
+            point,
             sources: None,
             window: None,
             search: Some(Search::default()),
@@ -153,7 +153,7 @@ impl Scan {
     #[inline]
     fn step(&mut self) -> bool {
         if let (Some(window), Some(sources)) = (&mut self.window, &mut self.sources) {
-            self.current = window.step(sources, self.seq);
+            self.current = window.step(sources, self.point);
             return !matches!(self.current, Current::Nothing);
         }
         false
@@ -175,8 +175,13 @@ impl Scan {
     fn find_first(&mut self) -> Result<bool> {
         let found = self.find_next();
         // Where something was copied, or the back has read, it is none any more.
+        let has_expired = self
+            .window
+            .as_ref()
+            .is_some_and(|window| window.has_expired);
         if let (Ok(is_pair), Some(search)) = (&found, self.search.take())
             && self.all_gone() >= NOTED_FROM
+            && !has_expired
         {
             self.note_gap(&search, *is_pair);
         }
@@ -195,7 +200,7 @@ impl Scan {
         if is_below(lower, upper)
             && let Some(newest) = waiting.find_map(|own| own.layer(self.keyspace.id))
         {
-            newest.table.note_gap((lower, upper), self.seq);
+            newest.table.note_gap((lower, upper), self.point.seq);
         }
     }
 
@@ -211,6 +216,9 @@ impl Scan {
         let mut done = self.window.take();
         if let Some(done) = &mut done {
             self.gone = self.gone.saturating_add(done.gone);
+            if done.has_expired {
+                self.search = None;
+            }
             if let Some(search) = &mut self.search {
                 search.upper = done.end.take();
             }
@@ -227,7 +235,12 @@ impl Scan {
     }
 
     /// The next pair from the end. An error ends the scan.
-    pub(crate) fn next_back(&mut self) -> Result<Option<Pair>> {
+    pub(crate) fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+        let pair = self.take_back()?;
+        Ok(pair.map(|(key, record)| (key, record.into_value())))
+    }
+
+    fn take_back(&mut self) -> Result<Option<Pair>> {
         self.search = None;
         while self.back.is_empty() {
             let Some((lower, upper)) = self.middle.take() else {
@@ -256,14 +269,15 @@ impl Scan {
             return;
         };
         loop {
-            let pair = match window.step(sources, self.seq) {
+            let pair = match window.step(sources, self.point) {
                 Current::Merged(at) => {
                     let interval = &window.held.interval;
-                    (Slice::new(interval.key(at)), interval.value(at))
+                    (Slice::new(interval.key(at)), interval.record(at))
                 }
                 Current::Written(source) => {
                     let cursor = &sources.layers[source].cursor;
-                    (Slice::new(cursor.key()), cursor.value())
+                    let record = Record::new(cursor.kind(), cursor.value());
+                    (Slice::new(cursor.key()), record)
                 }
                 _ => return,
             };
@@ -291,20 +305,38 @@ impl Scan {
 
     pub(crate) fn value(&self) -> Slice {
         match (&self.current, &self.window) {
-            (Current::Merged(at), Some(window)) => window.held.interval.value(*at),
-            (Current::Copied((_, value)), _) => value.clone(),
+            (Current::Merged(at), Some(window)) => window.held.interval.record(*at).into_value(),
+            (Current::Copied((_, record)), _) => record.clone().into_value(),
             _ => Slice::new(self.value_bytes()),
         }
     }
 
+    #[inline]
     pub(crate) fn value_bytes(&self) -> &[u8] {
+        let (kind, stored) = self.stored();
+        value_of(kind, stored)
+    }
+
+    /// When the pair expires, if it does.
+    pub(crate) fn expires(&self) -> Option<Moment> {
+        let (kind, stored) = self.stored();
+        expires(kind, stored)
+    }
+
+    /// The kind of the pair's record, and what is stored of it.
+    #[inline]
+    pub(super) fn stored(&self) -> (Kind, &[u8]) {
         match (&self.current, &self.window, &self.sources) {
-            (Current::Merged(at), Some(window), _) => window.held.interval.value_bytes(*at),
-            (Current::Written(source), _, Some(sources)) => {
-                sources.layers[*source].cursor.value_bytes()
+            (Current::Merged(at), Some(window), _) => {
+                let interval = &window.held.interval;
+                (interval.kind(*at), interval.stored(*at))
             }
-            (Current::Copied((_, value)), _, _) => value,
-            _ => &[],
+            (Current::Written(source), _, Some(sources)) => {
+                let cursor = &sources.layers[*source].cursor;
+                (cursor.kind(), cursor.value_bytes())
+            }
+            (Current::Copied((_, record)), _, _) => record.parts(),
+            _ => (Kind::Put, &[]),
         }
     }
 
@@ -321,7 +353,7 @@ impl Scan {
             let (mut sources, is_new) = self.sources_after(known);
             if let Some(search) = &mut self.search
                 && search.lower.is_none()
-                && let Some(behind) = sources.behind_gap(&lower, self.seq)
+                && let Some(behind) = sources.behind_gap(&lower, self.point.seq)
             {
                 let Some(behind) = behind.filter(|key| is_below(key, upper.as_deref())) else {
                     return Ok(false);
@@ -346,7 +378,7 @@ impl Scan {
                 }
             }
             let end = smaller(held.place.upper(), upper.as_deref()).map(<[u8]>::to_vec);
-            let reader = (self.keyspace.id, self.seq);
+            let reader = (self.keyspace.id, self.point.seq);
             let images = Images::of(&sources.view, (&lower, end.as_deref()), reader);
             if images.is_empty() {
                 self.window = Some(Window::new(held, &sources, &lower, end.clone()));
@@ -365,7 +397,7 @@ impl Scan {
             let range = (&*lower, end.as_deref());
             let images = Images::of(&sources.view, range, reader);
             self.front
-                .extend(Part::new(&mut sources, &held, range, images, self.seq));
+                .extend(Part::new(&mut sources, &held, range, images, self.point));
             self.sources = Some(sources);
             self.middle = rest(end, upper);
             return Ok(false);
@@ -399,12 +431,12 @@ impl Scan {
                     source.cursor.prev();
                 }
             }
-            let reader = (self.keyspace.id, self.seq);
+            let reader = (self.keyspace.id, self.point.seq);
             let images = Images::of(&sources.view, (&begin, upper), reader);
             for source in &mut sources.layers {
                 source.cursor.seek(&begin);
             }
-            let mut part = Part::new(&mut sources, &held, (&begin, upper), images, self.seq);
+            let mut part = Part::new(&mut sources, &held, (&begin, upper), images, self.point);
             self.back = part.by_ref().collect();
             self.gone = self.gone.saturating_add(part.gone);
             self.back_sources = Some(sources);
@@ -428,7 +460,7 @@ impl Scan {
         };
         let mut layers: Vec<_> = view.waiting.iter().filter_map(source).collect();
         let knows_gaps = !layers.is_empty();
-        layers.extend(view.past_for_reader(self.seq).filter_map(source));
+        layers.extend(view.past_for_reader(self.point.seq).filter_map(source));
         let sources = Sources {
             layers,
             view,
@@ -498,6 +530,8 @@ impl Source {
 enum Decided {
     Nothing,
     Gone,
+    /// Its record has expired.
+    Expired,
     /// It has the value that the cursor of a source stands on.
     Value(usize),
 }
@@ -513,15 +547,19 @@ impl Sources {
 
     /// What a reader sees of a key. The cursors stand on it or behind it; then they stand behind
     /// it, but the one that has the value.
-    fn decide(&mut self, key: &[u8], seq: Seq) -> Decided {
+    fn decide(&mut self, key: &[u8], ReadPoint { seq, moment }: ReadPoint) -> Decided {
         let mut decided = Decided::Nothing;
         for (at, source) in self.layers.iter_mut().enumerate() {
             if matches!(decided, Decided::Nothing) {
                 let deleted = source.layer.deleted(key, seq);
                 match source.see(key, seq) {
-                    Some(seen) if seen > deleted && source.cursor.kind() == Kind::Put => {
-                        decided = Decided::Value(at);
-                        continue;
+                    Some(seen) if seen > deleted && !source.cursor.kind().is_tombstone() => {
+                        let (kind, stored) = (source.cursor.kind(), source.cursor.value_bytes());
+                        if !has_expired(kind, stored, || moment) {
+                            decided = Decided::Value(at);
+                            continue;
+                        }
+                        decided = Decided::Expired;
                     }
                     Some(_) => decided = Decided::Gone,
                     None if deleted > 0 => decided = Decided::Gone,
@@ -570,6 +608,8 @@ struct Window {
     key: Vec<u8>,
     /// Keys that were deleted.
     gone: u32,
+    /// Whether a pair has expired.
+    has_expired: bool,
 }
 
 impl Window {
@@ -594,13 +634,27 @@ impl Window {
             written: None,
             key: Vec::new(),
             gone: 0,
+            has_expired: false,
             held,
         }
     }
 
     /// Goes to the next pair that the reader sees.
     #[inline]
-    fn step(&mut self, sources: &mut Sources, seq: Seq) -> Current {
+    fn step(&mut self, sources: &mut Sources, point: ReadPoint) -> Current {
+        loop {
+            match self.step_to(sources, point) {
+                Current::Merged(at) if self.held.interval.has_expired(at, point.moment) => {
+                    self.has_expired = true;
+                }
+                current => return current,
+            }
+        }
+    }
+
+    /// As [`Window::step`], to a pair of the interval though it may have expired.
+    #[inline]
+    fn step_to(&mut self, sources: &mut Sources, point: ReadPoint) -> Current {
         loop {
             if self.has_writes {
                 if let Some(source) = self.written.take() {
@@ -618,7 +672,7 @@ impl Window {
                         if order != Ordering::Less {
                             assign(&mut self.key, key);
                             self.at += usize::from(order == Ordering::Equal);
-                            match sources.decide(&self.key, seq) {
+                            match sources.decide(&self.key, point) {
                                 Decided::Value(source) => {
                                     self.written = Some(source);
                                     return Current::Written(source);
@@ -631,6 +685,10 @@ impl Window {
                                     self.gone += 1;
                                     continue;
                                 }
+                                Decided::Expired => {
+                                    self.has_expired = true;
+                                    continue;
+                                }
                             }
                         }
                     }
@@ -641,130 +699,10 @@ impl Window {
             }
             self.at += 1;
             let key = self.held.interval.key(self.at - 1);
-            if !self.has_deletes || !sources.are_deleting(key, seq) {
+            if !self.has_deletes || !sources.are_deleting(key, point.seq) {
                 return Current::Merged(self.at - 1);
             }
             self.gone += 1;
-        }
-    }
-}
-
-/// A part of the range, within one interval, whose pairs are copied: there may be images of them.
-struct Part<'w> {
-    sources: &'w mut Sources,
-    held: &'w Held,
-    /// The next pair of the interval, and the first one that is not read.
-    at: usize,
-    to: usize,
-    images: Vec<Images>,
-    end: Option<&'w [u8]>,
-    seq: Seq,
-    /// Keys that were deleted.
-    gone: u32,
-}
-
-impl<'w> Part<'w> {
-    /// The cursors of the sources stand on the first keys.
-    fn new(
-        sources: &'w mut Sources,
-        held: &'w Held,
-        (lower, end): (&'w [u8], Option<&'w [u8]>),
-        images: Vec<Images>,
-        seq: Seq,
-    ) -> Part<'w> {
-        let interval = &held.interval;
-        let to = end.map_or(interval.len(), |end| interval.count_below(end));
-        Part {
-            at: interval.count_below(lower).min(to),
-            to,
-            images,
-            end,
-            seq,
-            gone: 0,
-            sources,
-            held,
-        }
-    }
-
-    /// The smallest key that is left.
-    fn smallest(&self) -> Option<Slice> {
-        let merged = (self.at < self.to).then(|| self.held.interval.key(self.at));
-        let written = self.sources.smallest(self.end);
-        let written = written.map(|at| self.sources.layers[at].cursor.key());
-        let noted = self.images.iter().filter_map(Images::key);
-        let keys = merged.into_iter().chain(written).chain(noted);
-        keys.min().map(Slice::new)
-    }
-}
-
-impl Iterator for Part<'_> {
-    type Item = Pair;
-
-    /// The next pair that the reader sees.
-    fn next(&mut self) -> Option<Pair> {
-        loop {
-            let key = self.smallest()?;
-            let decided = self.sources.decide(&key, self.seq);
-            let written = match decided {
-                Decided::Nothing => None,
-                Decided::Gone => {
-                    self.gone += 1;
-                    Some(None)
-                }
-                Decided::Value(source) => {
-                    let source = &mut self.sources.layers[source];
-                    let value = source.cursor.value();
-                    source.pass(&key);
-                    Some(Some(value))
-                }
-            };
-            let mut image = None;
-            for images in &mut self.images {
-                if let Some(noted) = images.take(&key) {
-                    image = Some(noted);
-                }
-            }
-            let interval = &self.held.interval;
-            let mut merged = None;
-            if self.at < self.to && interval.key(self.at) == &*key {
-                merged = Some(interval.value(self.at));
-                self.at += 1;
-            }
-            if let Some(value) = written.or(image).unwrap_or(merged) {
-                return Some((key, value));
-            }
-        }
-    }
-}
-
-impl Images {
-    /// The images of keys in a range that a reader needs. The interval was read before, so images
-    /// of what was overwritten since are there.
-    fn of(
-        view: &View,
-        (lower, end): (&[u8], Option<&[u8]>),
-        (keyspace, seq): (u32, Seq),
-    ) -> Vec<Images> {
-        // A generation may have got writes of the keyspace only after the sources were taken.
-        let newer = view.for_reader(seq).filter(|own| own.max_seq() > seq);
-        let lists = newer.filter_map(|own| own.with_layer(keyspace, |own| own.images(lower, end)));
-        let lists = lists.filter(|list| !list.is_empty());
-        lists.map(|list| Images { list, at: 0 }).collect()
-    }
-
-    fn key(&self) -> Option<&[u8]> {
-        self.list.get(self.at).map(|(key, _)| &key[..])
-    }
-
-    /// The image of a key, which is not above the next one.
-    fn take(&mut self, key: &[u8]) -> Option<Option<Slice>> {
-        let (next, value) = self.list.get(self.at)?;
-        match (**next).cmp(key) {
-            Ordering::Equal => {
-                self.at += 1;
-                Some(value.clone())
-            }
-            _ => None,
         }
     }
 }

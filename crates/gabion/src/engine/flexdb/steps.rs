@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::writepath::Writer;
 use super::{Flex, Keyspace, Write};
+use crate::Result;
 use crate::engine::ssd::SsdEngine;
+use crate::expiry::{ReadPoint, Record};
 use crate::log::PendingLog;
 use crate::types::Seq;
-use crate::{Result, Slice};
 
 impl SsdEngine for Flex {
     type Keyspace = Keyspace;
@@ -69,8 +70,8 @@ impl SsdEngine for Flex {
         Ok(Flex::newer_in(self, keyspace, range, since))
     }
 
-    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
-        self.get(keyspace, key, None)
+    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>> {
+        self.find_record(keyspace, key, None)
     }
 
     fn gain_room(&self) -> bool {
@@ -90,8 +91,8 @@ impl SsdEngine for Flex {
         Flex::tend_log(self);
     }
 
-    fn end_snapshot(&self, seq: Seq) {
-        Flex::end_snapshot(self, seq);
+    fn end_snapshot(&self, point: ReadPoint) {
+        Flex::end_snapshot(self, point);
     }
 
     fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {

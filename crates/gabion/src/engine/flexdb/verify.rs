@@ -20,7 +20,7 @@ use super::layout::{ROOT_NAME, Root, RootKeyspace, space_prefix};
 use super::partition::DATA_NAME;
 use crate::Result;
 use crate::engine::{CheckReport, Problem};
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, STORED_BYTES_MAX};
 use crate::names::LOCK;
 
 /// Reads every byte of the store's files and checks it. Damage is part of the report.
@@ -149,7 +149,7 @@ impl Pairs {
                 }
             };
             let value = (all - head - key) as u64;
-            if key as u64 > KEY_BYTES_MAX || value > VALUE_BYTES_MAX {
+            if key as u64 > KEY_BYTES_MAX || value > STORED_BYTES_MAX {
                 self.problem(self.start, "a pair states a length that no pair has");
                 return self.lose();
             }
@@ -185,6 +185,7 @@ mod tests {
 
     use super::*;
     use crate::engine::flexdb::interval::put_pair;
+    use crate::types::Kind;
     use crate::{Db, Engine, Options};
 
     fn options() -> Options {
@@ -220,7 +221,12 @@ mod tests {
         let mut start = 0;
         for number in 0..=number {
             start = bytes.len();
-            put_pair(&mut bytes, key(number).as_bytes(), value(number).as_bytes());
+            put_pair(
+                &mut bytes,
+                Kind::Put,
+                key(number).as_bytes(),
+                value(number).as_bytes(),
+            );
         }
         (start as u64, bytes[start..].to_vec())
     }
@@ -353,13 +359,13 @@ mod tests {
         let mut reached = root.keyspaces.iter().next().unwrap().reached;
         let end = reached.log_offset;
         reached.log_offset += 1;
-        root.keyspaces.set_reached(|_| Some(reached));
+        root.keyspaces.set_reached(|_| Some((reached, false)));
         root.write(&disk).unwrap();
         assert_problem(&sim, ".log", end, "durable up to offset");
         assert!(Db::open_on(disk.clone(), options()).is_err());
 
         reached.tree_version += 1;
-        root.keyspaces.set_reached(|_| Some(reached));
+        root.keyspaces.set_reached(|_| Some((reached, false)));
         root.write(&disk).unwrap();
         assert_problem(&sim, "TREE", 0, "was durable");
         assert!(Db::open_on(disk, options()).is_err());

@@ -116,7 +116,7 @@ impl Flex {
     /// Inserts a logged write into the generation that takes writes; `hash` is that of the key of a
     /// single one.
     fn insert(&self, active: &Generation, write: Write<'_>, hash: u64, first: Seq) {
-        let protected = || self.snapshots.protect(|| self.visible());
+        let protected = || self.snapshots.protect(|| self.read_point());
         match write {
             Write::Single {
                 keyspace,

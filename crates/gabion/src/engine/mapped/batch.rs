@@ -28,7 +28,6 @@ use super::layout::piece_key;
 use super::writepath::Change;
 use super::{Flushed, Mapped, Opened, PoolStore};
 use crate::log::{BatchEncoder, Malformed, Ops, batch_head, decode_batch};
-use crate::types::Kind;
 use crate::{Error, Result};
 
 /// Bytes of a piece, at most.
@@ -71,7 +70,7 @@ impl<S: PoolStore> Mapped<S> {
         let mut puts = Vec::new();
         for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
             // Deletes need no space.
-            puts.extend((change.kind == Kind::Put).then(|| change.pool_bytes()));
+            puts.extend((!change.kind.is_tombstone()).then(|| change.pool_bytes()));
             change.check::<S>()
         })?;
         let payload = [
@@ -239,6 +238,7 @@ mod tests {
     use super::*;
     use crate::engine::scmkv::Scmkv;
     use crate::engine::sptree::Tree;
+    use crate::types::Kind;
     use crate::{Durability, Options};
 
     fn open<S: PoolStore>(path: &std::path::Path) -> (Arc<Mapped<S>>, Arc<Keyspace>) {

@@ -93,7 +93,7 @@ use super::keyspaces::{Keyspaces, Named};
 use super::root_file::RootFile;
 use super::schedule::Schedule;
 use super::write;
-use crate::types::Seq;
+use crate::expiry::ReadPoint;
 use crate::{Engine, Error, Options, Result};
 
 use gate::{Gate, Lanes, Pass};
@@ -326,15 +326,15 @@ impl<S: PoolStore> Mapped<S> {
 
     /// There are no snapshots: whoever reads at one is told so.
     #[expect(clippy::unused_self, reason = "as the other engines have it")]
-    pub(crate) fn begin_snapshot(&self) -> Seq {
-        0
+    pub(crate) fn begin_snapshot(&self) -> ReadPoint {
+        ReadPoint::default()
     }
 
     #[expect(clippy::unused_self, reason = "as above")]
-    pub(crate) fn share_snapshot(&self, _seq: Seq) {}
+    pub(crate) fn share_snapshot(&self, _point: ReadPoint) {}
 
     #[expect(clippy::unused_self, reason = "as above")]
-    pub(crate) fn end_snapshot(&self, _seq: Seq) {}
+    pub(crate) fn end_snapshot(&self, _point: ReadPoint) {}
 
     /// Keeps the first failure that makes the store read-only, and passes the error on. A shortage
     /// is none: what failed for it may be tried again.

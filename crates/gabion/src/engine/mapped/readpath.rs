@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::{Keyspace, Mapped, Opened, PoolStore, layout};
-use crate::types::Seq;
+use crate::expiry::ReadPoint;
 use crate::{Error, Result, Slice};
 
 /// Memory that a thread keeps for the values that it reads, in bytes.
@@ -45,7 +45,7 @@ impl<S: PoolStore> Mapped<S> {
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        snapshot: Option<Seq>,
+        snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
         if snapshot.is_some() {
             return Err(Self::unsupported("snapshots"));
@@ -72,7 +72,7 @@ impl<S: PoolStore> Mapped<S> {
         &self,
         _keyspace: &Keyspace,
         _keys: &[K],
-        _snapshot: Seq,
+        _snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
         Err(Self::unsupported("snapshots"))
     }

@@ -4,9 +4,11 @@ use gabion_media::pmem::Class;
 
 use super::writepath::Change;
 use super::{Flushed, Keyspace, Mapped, PoolStore};
+use crate::Result;
 use crate::engine::write::Update;
+use crate::expiry::Record;
 use crate::limits::check_limits;
-use crate::{Result, Slice};
+use crate::types::Kind;
 
 impl<S: PoolStore> Mapped<S> {
     /// Changes the value of a key to what `change` makes of it, where `None` stands for no value,
@@ -17,7 +19,7 @@ impl<S: PoolStore> Mapped<S> {
         key: &[u8],
         change: Update<'_>,
         sync: bool,
-    ) -> Result<Option<Slice>> {
+    ) -> Result<Option<Record>> {
         self.health.check_writable()?;
         self.with(|opened| {
             opened.check_space()?;
@@ -29,16 +31,17 @@ impl<S: PoolStore> Mapped<S> {
             let alone = self.gate.close();
             self.health.check_writable()?;
             let old = opened.find(keyspace.id, key)?;
-            let changed = change(old.as_deref());
-            let Some((kind, value)) = changed.as_write(old.as_deref()) else {
+            let old = old.map(|value| Record::new(Kind::Put, value));
+            let changed = change(old.as_ref().map(Record::value));
+            let Some((kind, value)) = changed.as_write(old.as_ref()) else {
                 return Ok(old);
             };
-            check_limits(key, value)?;
+            check_limits(key, &value)?;
             let change = Change {
                 keyspace: keyspace.id,
                 kind,
                 key,
-                value,
+                value: &value,
             };
             change.check::<S>()?;
             let flushed = if sync {

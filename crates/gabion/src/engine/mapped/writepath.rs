@@ -28,6 +28,9 @@ impl Change<'_> {
         if self.kind == Kind::DeleteRange && !can.ordered {
             return Err(Mapped::<S>::unsupported("deletes of ranges"));
         }
+        if self.kind == Kind::PutExpiring {
+            return Err(Mapped::<S>::unsupported("records that expire"));
+        }
         let (size, limit) = (self.value.len() as u64, can.value_bytes_max);
         if size > limit {
             let what = "value";
@@ -44,7 +47,8 @@ impl Change<'_> {
 
     pub(super) fn apply<S: PoolStore>(&self, opened: &Opened<S>, flushed: Flushed) -> Result<()> {
         layout::with_key(self.keyspace, self.key, |key| match self.kind {
-            Kind::Put => opened.put(key, self.value, flushed),
+            // What expires was refused.
+            Kind::Put | Kind::PutExpiring => opened.put(key, self.value, flushed),
             Kind::Delete => opened.delete(key),
             Kind::DeleteRange => {
                 let end = layout::end_of(self.keyspace, self.value);

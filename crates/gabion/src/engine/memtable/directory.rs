@@ -352,7 +352,7 @@ impl Directory {
         seq: Seq,
         kind: Kind,
     ) -> bool {
-        if writer.tells_gaps && kind == Kind::Put {
+        if writer.tells_gaps && !kind.is_tombstone() {
             self.gaps.put(seq, key);
         }
         if writer.keys >= writer.keys_max {

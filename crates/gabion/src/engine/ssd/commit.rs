@@ -30,9 +30,10 @@ use super::SsdEngine;
 use super::validate::validate;
 use crate::engine::keyspaces::Droppable;
 use crate::engine::write::{Update, Waiter, Write};
+use crate::expiry::{Record, value_of};
 use crate::limits::check_limits;
 use crate::types::Seq;
-use crate::{Error, Result, Slice};
+use crate::{Error, Result};
 
 /// Writes of an engine.
 pub(crate) trait Commit: SsdEngine {
@@ -54,8 +55,8 @@ pub(crate) trait Commit: SsdEngine {
         Ok(())
     }
 
-    /// Changes the value of a key to what `change` makes of it, where `None` stands for no value,
-    /// and returns the one that it had. Nobody else writes meanwhile. `change` is called again
+    /// Changes the record of a key to what `change` makes of it, and returns the one that it had.
+    /// Nobody else writes meanwhile. `change` is called again
     /// where there was no room for what it made, and some could be gained.
     fn update(
         &self,
@@ -63,7 +64,7 @@ pub(crate) trait Commit: SsdEngine {
         key: &[u8],
         change: Update<'_>,
         sync: bool,
-    ) -> Result<Option<Slice>> {
+    ) -> Result<Option<Record>> {
         self.check_writable()?;
         let mut changed = update_once(self, keyspace, key, change, sync);
         while matches!(&changed, Err(error) if error.is_no_space()) && self.gain_room() {
@@ -82,27 +83,27 @@ fn update_once<E: SsdEngine>(
     key: &[u8],
     change: Update<'_>,
     sync: bool,
-) -> Result<Option<Slice>> {
+) -> Result<Option<Record>> {
     // What will be written is not known yet.
     let admitted = engine.admit(key.len() as u64);
     let half = &mut *engine.lock_write_half();
     engine.health.check_writable()?;
     keyspace.dropped().check()?;
     let old = engine.newest(keyspace, key)?;
-    let changed = change(old.as_deref());
-    let Some((kind, value)) = changed.as_write(old.as_deref()) else {
+    let changed = change(old.as_ref().map(Record::value));
+    let Some((kind, stored)) = changed.as_write(old.as_ref()) else {
         return Ok(old);
     };
-    check_limits(key, value)?;
+    check_limits(key, value_of(kind, &stored))?;
     let write = Write::Single {
         keyspace,
         kind,
         key,
-        value,
+        value: &stored,
     };
     write.admitted(admitted)?;
     commit_group(engine, half, write, sync, &[])?;
-    let user_bytes = key.len() + value.len();
+    let user_bytes = key.len() + stored.len();
     engine.counters.count_write(user_bytes as u64);
     Ok(old)
 }

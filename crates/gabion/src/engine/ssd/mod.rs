@@ -56,11 +56,12 @@ use super::keyspaces::{Droppable, Keyspaces};
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
 use super::write::{Write, WriteQueue};
+use crate::expiry::{Moments, ReadPoint, Record};
 use crate::log::{LogSyncer, PendingLog};
 use crate::memory::{Memory, TableMemory};
 use crate::options::Durability;
 use crate::types::Seq;
-use crate::{Error, Options, Result, Slice};
+use crate::{Error, Options, Result};
 
 use pace::Pace;
 use transactions::Transactions;
@@ -82,6 +83,7 @@ pub(crate) struct Shell<K> {
     /// The newest sequence number that readers see.
     visible: AtomicU64,
     pub(super) snapshots: Snapshots,
+    pub(super) moments: Moments,
     transactions: Transactions,
     /// The queue of writers; its head leads.
     queue: WriteQueue,
@@ -156,8 +158,8 @@ pub(crate) trait SsdEngine:
         since: Seq,
     ) -> Result<Option<Vec<u8>>>;
 
-    /// The value of a key now.
-    fn newest(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Option<Slice>>;
+    /// The record of a key now.
+    fn newest(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Option<Record>>;
 
     /// After a put that found no room: whether flushing what is in memory made some.
     fn gain_room(&self) -> bool;
@@ -183,13 +185,13 @@ pub(crate) trait SsdEngine:
     }
 
     /// Ends a registration.
-    fn end_snapshot(&self, seq: Seq);
+    fn end_snapshot(&self, point: ReadPoint);
 
     /// Ends a transaction, committed or not.
     fn end_transaction(&self, transaction: &Arc<OpenTransaction>) {
         self.transactions.end(transaction);
-        if let Some(seq) = transaction.take() {
-            self.end_snapshot(seq);
+        if let Some(point) = transaction.take() {
+            self.end_snapshot(point);
         }
     }
 
@@ -200,9 +202,9 @@ pub(crate) trait SsdEngine:
             return;
         };
         for old in self.transactions.begun_before(moment) {
-            if let Some(seq) = old.take() {
+            if let Some(point) = old.take() {
                 tracing::warn!("ended a transaction that was open for more than {age_max:?}");
-                self.end_snapshot(seq);
+                self.end_snapshot(point);
             }
         }
     }
@@ -251,20 +253,28 @@ impl<K: Droppable> Shell<K> {
         self.visible.store(seq, Ordering::Release);
     }
 
-    /// Registers the newest visible sequence number for a reader.
-    pub(crate) fn begin_snapshot(&self) -> Seq {
-        self.snapshots.register(|| self.visible())
+    /// What a reader sees that begins now.
+    pub(crate) fn read_point(&self) -> ReadPoint {
+        ReadPoint {
+            seq: self.visible(),
+            moment: self.moments.now(),
+        }
     }
 
-    /// Registers a number once more that is registered.
-    pub(crate) fn share_snapshot(&self, seq: Seq) {
-        self.snapshots.register_again(seq);
+    /// Registers a reader of what is visible now.
+    pub(crate) fn begin_snapshot(&self) -> ReadPoint {
+        self.snapshots.register(|| self.read_point())
+    }
+
+    /// Registers one more reader where one is registered.
+    pub(crate) fn share_snapshot(&self, point: ReadPoint) {
+        self.snapshots.register_again(point);
     }
 
     /// Begins a transaction, which reads at the newest visible number.
     pub(super) fn begin_transaction(&self) -> Arc<OpenTransaction> {
-        let seq = self.begin_snapshot();
-        self.transactions.begin(seq, self.options.clock.now())
+        let point = self.begin_snapshot();
+        self.transactions.begin(point, self.options.clock.now())
     }
 
     /// Memory of the store's users that counts below its ceiling, none yet.

@@ -16,6 +16,7 @@ use crate::engine::keyspaces::{Droppable, Keyspaces};
 use crate::engine::schedule::Schedule;
 use crate::engine::snapshots::Snapshots;
 use crate::engine::write::WriteQueue;
+use crate::expiry::Moments;
 use crate::log::{Log, LogSyncer, PendingLog};
 use crate::memory::Memory;
 use crate::types::Seq;
@@ -64,6 +65,7 @@ impl<K: Droppable> Shell<K> {
     ) -> Shell<K> {
         Shell {
             pace: Pace::new(&options),
+            moments: Moments::new(&options.clock),
             options,
             disk,
             memory,

@@ -7,7 +7,7 @@
 //! registered no more, and what they do next is an error that says so.
 //!
 //! # Invariants
-//! - O1. A number is released once: by whoever takes it out of [`OpenTransaction::seq`].
+//! - O1. A number is released once: by whoever takes it out of [`OpenTransaction::take`].
 //! - O2. Who reads at the number holds the lock under which it would be taken out.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::expiry::ReadPoint;
 use crate::stripe::Striped;
-use crate::types::Seq;
 use crate::{Error, Result};
 
 /// A transaction that was begun.
@@ -24,36 +24,36 @@ use crate::{Error, Result};
 pub(crate) struct OpenTransaction {
     /// When, by the store's clock.
     begun: Duration,
-    /// The number at which it reads, until that is released.
-    seq: Mutex<Option<Seq>>,
+    /// What it reads, until that is released.
+    point: Mutex<Option<ReadPoint>>,
 }
 
-/// The number at which a transaction reads, which stays registered as long as this lives.
-pub(crate) struct ReadNumber<'t> {
-    seq: Seq,
+/// What a transaction reads, which stays registered as long as this lives.
+pub(crate) struct HeldPoint<'t> {
+    point: ReadPoint,
     /// O2.
-    _held: MutexGuard<'t, Option<Seq>>,
+    _held: MutexGuard<'t, Option<ReadPoint>>,
 }
 
-impl ReadNumber<'_> {
-    /// The number.
-    pub(crate) fn seq(&self) -> Seq {
-        self.seq
+impl HeldPoint<'_> {
+    /// The point.
+    pub(crate) fn point(&self) -> ReadPoint {
+        self.point
     }
 }
 
 impl OpenTransaction {
-    /// The number at which it reads; an error once the store has ended it.
-    pub(crate) fn read(&self) -> Result<ReadNumber<'_>> {
-        let held = self.seq.lock();
-        let seq = (*held).ok_or(Error::TransactionTooOld)?;
-        Ok(ReadNumber { seq, _held: held })
+    /// What it reads; an error once the store has ended it.
+    pub(crate) fn read(&self) -> Result<HeldPoint<'_>> {
+        let held = self.point.lock();
+        let point = (*held).ok_or(Error::TransactionTooOld)?;
+        Ok(HeldPoint { point, _held: held })
     }
 
-    /// Takes the number out, which the caller releases; `None` if somebody else has, or reads at it
+    /// Takes the point out, which the caller releases; `None` if somebody else has, or reads at it
     /// at this moment.
-    pub(crate) fn take(&self) -> Option<Seq> {
-        self.seq.try_lock()?.take()
+    pub(crate) fn take(&self) -> Option<ReadPoint> {
+        self.point.try_lock()?.take()
     }
 }
 
@@ -64,11 +64,11 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
-    /// Begins one that reads at `seq`, which is registered for it.
-    pub(crate) fn begin(&self, seq: Seq, now: Duration) -> Arc<OpenTransaction> {
+    /// Begins one that reads at `point`, which is registered for it.
+    pub(crate) fn begin(&self, point: ReadPoint, now: Duration) -> Arc<OpenTransaction> {
         let begun = Arc::new(OpenTransaction {
             begun: now,
-            seq: Mutex::new(Some(seq)),
+            point: Mutex::new(Some(point)),
         });
         self.open.own().lock().push(Arc::clone(&begun));
         begun
@@ -118,18 +118,24 @@ mod tests {
     fn a_number_is_released_once_and_by_whoever_comes_first() {
         let transactions = Transactions::default();
         let at = Duration::from_secs;
-        let (first, second) = (transactions.begin(7, at(1)), transactions.begin(9, at(2)));
+        let (first, second) = (
+            transactions.begin(ReadPoint::early(7), at(1)),
+            transactions.begin(ReadPoint::early(9), at(2)),
+        );
         assert_eq!(transactions.count_and_oldest(), (2, Some(at(1))));
         assert_eq!(transactions.begun_before(at(1)).len(), 0);
         let old = transactions.begun_before(at(2));
         assert!(old.len() == 1 && Arc::ptr_eq(&old[0], &first));
-        assert_eq!(first.read().unwrap().seq(), 7);
-        assert_eq!((old[0].take(), first.take()), (Some(7), None));
+        assert_eq!(first.read().unwrap().point().seq, 7);
+        assert_eq!(
+            (old[0].take(), first.take()),
+            (Some(ReadPoint::early(7)), None)
+        );
         assert!(matches!(
             first.read().map(|_| ()),
             Err(Error::TransactionTooOld)
         ));
-        assert_eq!(second.read().unwrap().seq(), 9);
+        assert_eq!(second.read().unwrap().point().seq, 9);
         // Another thread ends it.
         std::thread::scope(|scope| {
             scope.spawn(|| transactions.end(&first)).join().unwrap();

@@ -53,7 +53,7 @@ impl Wip {
         self.give_tables(&moment, target)?;
         // DURABLE: the files were synced when they were written or copied, and now their names are.
         target.sync_dir()?;
-        let last = [
+        let mut last = vec![
             Edit::LogSealed {
                 segment: moment.sealed.segment,
                 length: moment.sealed.length,
@@ -62,6 +62,10 @@ impl Wip {
                 seq: moment.last_seq,
             },
         ];
+        if moment.state.expires() {
+            let moment = self.moments.now();
+            last.push(Edit::Moment { moment });
+        }
         Manifest::create_closed(target, moment.state, &last)
     }
 

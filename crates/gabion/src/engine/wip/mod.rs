@@ -74,6 +74,7 @@ use super::range_deletes::Deletes;
 use super::ssd::{Shell, SsdEngine};
 use super::write;
 use crate::cache::BlockCache;
+use crate::expiry::ReadPoint;
 use crate::types::Seq;
 use crate::{KeyspaceOptions, Result};
 
@@ -324,8 +325,8 @@ impl Wip {
     }
 
     /// Ends a registration.
-    pub(crate) fn end_snapshot(&self, seq: Seq) {
-        self.snapshots.release(seq);
+    pub(crate) fn end_snapshot(&self, point: ReadPoint) {
+        self.snapshots.release(point);
         self.forget_dropped();
     }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::writepath::Leader;
 use super::{Keyspace, Wip, Write};
+use crate::Result;
 use crate::engine::ssd::SsdEngine;
+use crate::expiry::{ReadPoint, Record};
 use crate::log::PendingLog;
 use crate::types::Seq;
-use crate::{Result, Slice};
 
 impl SsdEngine for Wip {
     type Keyspace = Keyspace;
@@ -65,8 +66,8 @@ impl SsdEngine for Wip {
         Wip::newer_in(keyspace, range, since)
     }
 
-    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
-        self.get(keyspace, key, None)
+    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>> {
+        self.find_record(keyspace, key, None)
     }
 
     fn gain_room(&self) -> bool {
@@ -86,8 +87,8 @@ impl SsdEngine for Wip {
         Wip::tend_log(self);
     }
 
-    fn end_snapshot(&self, seq: Seq) {
-        Wip::end_snapshot(self, seq);
+    fn end_snapshot(&self, point: ReadPoint) {
+        Wip::end_snapshot(self, point);
     }
 
     fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {

@@ -273,6 +273,7 @@ fn drawn_background(random: &mut Random, options: Options) -> Options {
         .split_ways(one_of(random, &[2, 3, 4, 8, 64]))
         .read_weight(one_of(random, &[0, 1, 100, u32::MAX]))
         .garbage_age_max(one_of(random, ages))
+        .expiry_lag_max(one_of(random, ages))
         // No model's transaction is as old as either.
         .transaction_age_max(one_of(
             random,

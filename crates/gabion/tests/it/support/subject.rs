@@ -1,6 +1,7 @@
 //! The store under test with its keyspaces, and what must hold of any store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gabion::{Db, Durability, Error, Keyspace, Options, Result, Stats, WriteBatch};
 use gabion_media::Disk;
@@ -15,7 +16,11 @@ pub(crate) const KEYSPACES: [&str; 3] = [gabion::DEFAULT_KEYSPACE, "second", "th
 pub(crate) struct Subject {
     pub(crate) db: Db,
     pub(crate) keyspaces: Vec<Keyspace>,
+    durability: Durability,
 }
+
+/// No test takes as long.
+const FAR: Duration = Duration::from_secs(1 << 40);
 
 impl Subject {
     /// Opens the store on a disk and makes the keyspaces that are missing.
@@ -25,7 +30,18 @@ impl Subject {
             .iter()
             .map(|name| db.keyspace(name))
             .collect::<Result<_>>()?;
-        Ok(Subject { db, keyspaces })
+        let durability = options.durability;
+        Ok(Subject {
+            db,
+            keyspaces,
+            durability,
+        })
+    }
+
+    /// Whether a put of the value is one that expires, long after the test: so it is with some, as
+    /// they are stored otherwise.
+    fn expires(&self, value: &[u8]) -> bool {
+        value.len() % 5 == 2 && self.db.engine().capabilities().expiry
     }
 
     /// Writes operations: one by itself, several as a batch.
@@ -37,6 +53,10 @@ impl Subject {
         if let [operation] = operations {
             let keyspace = &self.keyspaces[operation.keyspace];
             return match (&operation.change, durability) {
+                (Change::Put(key, value), level) if self.expires(value) => {
+                    let level = level.unwrap_or(self.durability);
+                    keyspace.put_expiring_with(key, value, FAR, level)
+                }
                 (Change::Put(key, value), Some(level)) => keyspace.put_with(key, value, level),
                 (Change::Put(key, value), None) => keyspace.put(key, value),
                 (Change::Delete(key), Some(level)) => keyspace.delete_with(key, level),
@@ -51,6 +71,9 @@ impl Subject {
         for Operation { keyspace, change } in operations {
             let keyspace = &self.keyspaces[*keyspace];
             match change {
+                Change::Put(key, value) if self.expires(value) => {
+                    batch.put_expiring(keyspace, key, value, FAR)?;
+                }
                 Change::Put(key, value) => batch.put(keyspace, key, value)?,
                 Change::Delete(key) => batch.delete(keyspace, key)?,
                 Change::DeleteRange(range) => batch.delete_range(keyspace, range.clone())?,

@@ -5,6 +5,7 @@ use gabion_media::seeded::Random;
 
 use crate::engine::flexdb::interval::{Splice, parse, put_pair};
 use crate::slabs::Slabs;
+use crate::types::Kind;
 
 /// The naive twin: intervals in order.
 type Twin = Vec<(Vec<u8>, u64)>;
@@ -25,7 +26,7 @@ fn index(intervals: &[(Vec<u8>, u64)]) -> Index {
 
 fn form(key: &[u8]) -> Arc<Interval> {
     let mut bytes = Vec::new();
-    put_pair(&mut bytes, key, b"value");
+    put_pair(&mut bytes, Kind::Put, key, b"value");
     let pairs = parse(&bytes).unwrap();
     Arc::new(Interval::new(Slabs::new(0).copy(&bytes), &pairs, 0).unwrap())
 }
@@ -244,7 +245,7 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
     twin.extend((1..200).map(|at| (key_of(at), 1)));
     let index = index(&twin);
     let mut bytes = Vec::new();
-    put_pair(&mut bytes, b"9", &[7; 300]);
+    put_pair(&mut bytes, Kind::Put, b"9", &[7; 300]);
     let pair = parse(&bytes).unwrap()[0];
     let slabs = Slabs::new(0);
     let grow = |form: &mut Option<Arc<Interval>>| {

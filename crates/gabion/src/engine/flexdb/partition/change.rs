@@ -19,7 +19,8 @@ use crate::engine::flexdb::index::{Altered, Becomes, EXTENTS_UNKNOWN, Leaf, New,
 use crate::engine::flexdb::interval::{
     BYTES_MAX, Interval, PAIRS_MAX, Pair, Splice, put_pair, tag_of,
 };
-use crate::types::hash_key;
+use crate::expiry::{Moment, moment_of};
+use crate::types::{Kind, hash_key};
 
 /// An interval that has this many extents, and more than half as many as pairs, is written anew
 /// when it changes (the paper's rule, section 5.2).
@@ -32,6 +33,8 @@ pub(in super::super) struct Changes {
     pairs: Vec<u8>,
     /// The keys that go.
     gone: Vec<u8>,
+    /// When new pairs expire that do, and the bytes of each.
+    expiring: Vec<(Moment, u64)>,
     list: Vec<Change>,
 }
 
@@ -48,9 +51,13 @@ struct Change {
 
 impl Changes {
     /// Gives the next key a value.
-    pub(in super::super) fn put(&mut self, key: &[u8], value: &[u8]) {
+    pub(in super::super) fn put(&mut self, kind: Kind, key: &[u8], stored: &[u8]) {
         let start = self.pairs.len();
-        let head = put_pair(&mut self.pairs, key, value);
+        let head = put_pair(&mut self.pairs, kind, key, stored);
+        if kind == Kind::PutExpiring {
+            let bytes = self.pairs.len() - start;
+            self.expiring.push((moment_of(stored), bytes as u64));
+        }
         self.push(start, start + usize::from(head), key, true);
     }
 
@@ -69,6 +76,11 @@ impl Changes {
             key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
             is_put,
         });
+    }
+
+    /// When new pairs expire that do, and the bytes of each.
+    pub(in super::super) fn expiring(&self) -> &[(Moment, u64)] {
+        &self.expiring
     }
 
     /// How many keys there are.
@@ -92,13 +104,6 @@ impl Changes {
         &bytes[change.key..change.key + usize::from(change.key_len)]
     }
 
-    /// The value of a key that gets one.
-    fn value(&self, at: usize) -> Option<&[u8]> {
-        let change = &self.list[at];
-        let from = change.key + usize::from(change.key_len);
-        change.is_put.then(|| &self.pairs[from..change.end])
-    }
-
     /// The new pair of a key that gets a value.
     fn pair(&self, at: usize) -> Option<(&[u8], Pair)> {
         let change = &self.list[at];
@@ -117,6 +122,7 @@ impl Changes {
     pub(in super::super) fn clear(&mut self) {
         self.pairs.clear();
         self.gone.clear();
+        self.expiring.clear();
         self.list.clear();
     }
 }
@@ -482,10 +488,10 @@ impl<'c> Plans<'c> {
             let key = changes.key(number);
             let at = interval.count_below(key);
             let removes = at < interval.len() && interval.key(at) == key;
-            let value = changes.value(number);
-            let is_same = match removes {
-                true => value == Some(interval.value_bytes(at)),
-                false => value.is_none(),
+            let put = changes.pair(number);
+            let is_same = match (removes, put) {
+                (true, Some((pair, _))) => pair == interval.encoded(at..at + 1),
+                (removes, put) => !removes && put.is_none(),
             };
             if is_same {
                 continue;
@@ -495,7 +501,6 @@ impl<'c> Plans<'c> {
             } else {
                 0
             };
-            let put = changes.pair(number);
             let change = &changes.list[number];
             let inserted = change.start..change.end;
             puts += usize::from(change.is_put);

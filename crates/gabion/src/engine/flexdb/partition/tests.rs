@@ -9,12 +9,14 @@ use gabion_media::seeded::Random;
 use super::*;
 use crate::engine::flexdb::interval::PAIRS_MAX;
 use crate::engine::memtable::ChunkPool;
+use crate::expiry::Record;
 use crate::memory::Memory;
+use crate::types::Kind;
 use crate::types::hash_key;
 
 fn put(partition: &Partition, held: Held, key: &[u8], value: &[u8]) {
     let mut changes = Changes::default();
-    changes.put(key, value);
+    changes.put(Kind::Put, key, value);
     let wanted = wanted_of(held, 0..1, true);
     partition.change(vec![wanted], &changes).unwrap();
 }
@@ -114,7 +116,7 @@ fn intervals_of_a_leaf_change_together() {
             for (key, value) in changes {
                 match value {
                     Some(value) => {
-                        all.put(&key, &value);
+                        all.put(Kind::Put, &key, &value);
                         twin.insert(key, value);
                     }
                     None => {
@@ -156,7 +158,7 @@ fn assert_holds(partition: &Partition, twin: &BTreeMap<Vec<u8>, Vec<u8>>) {
     while let Some(held) = next {
         len += held.place.len();
         for at in 0..held.interval.len() {
-            let (key, value) = (held.interval.key(at), held.interval.value_bytes(at));
+            let (key, value) = (held.interval.key(at), held.interval.stored(at));
             assert!(held.place.lower() <= key);
             assert!(held.place.upper().is_none_or(|upper| key < upper));
             found.insert(key.to_vec(), value.to_vec());
@@ -167,7 +169,7 @@ fn assert_holds(partition: &Partition, twin: &BTreeMap<Vec<u8>, Vec<u8>>) {
     assert_eq!(len, partition.space().len());
     for (key, value) in twin {
         let got = partition.get(key, hash_key(key)).unwrap();
-        assert_eq!(got.as_deref(), Some(&**value));
+        assert_eq!(got.as_ref().map(Record::value), Some(&**value));
     }
 }
 

@@ -16,6 +16,7 @@ use crate::engine::wip::policy::ledger::Part;
 use crate::engine::wip::policy::shape::{LevelShape, RunShape, Shape};
 use crate::engine::wip::policy::space::{Census, Need, Space, scaled};
 use crate::engine::wip::table::Sketch;
+use crate::expiry::{Moment, millis};
 use crate::types::Seq;
 
 impl Wip {
@@ -33,16 +34,35 @@ impl Wip {
             need: self.space_need(),
             totals: *self.totals.lock(),
             oldest: self.snapshots.oldest(),
+            expired_by: self.expired_by(),
             capacity_base: capacity_base(&self.options, self.table_bytes.get()),
             split_ways_max: self.split_ways_max(),
         }
     }
 
-    /// What holds of a bucket in this state.
+    /// What expired up to then is gone for all who read (`expiry`, X2).
+    pub(in super::super) fn horizon(&self) -> Moment {
+        self.snapshots.protect(|| self.read_point()).horizon()
+    }
+
+    /// What expired up to then gives its space back: what readers may still see does not, and half
+    /// of the time that it may take is waited, so that more goes together.
+    fn expired_by(&self) -> Moment {
+        let now = self.moments.now();
+        let oldest = self
+            .snapshots
+            .oldest_point()
+            .map_or(now, |point| point.moment);
+        let wait = self.options.expiry_lag_max / 2;
+        now.min(oldest).saturating_sub(millis(wait))
+    }
+
+    /// What holds of a bucket in this state, where space comes back of what `expired_by` then.
     pub(in super::super) fn facts<'b>(
         &self,
         bucket: &'b Bucket,
         state: &'b BucketState,
+        expired_by: Moment,
     ) -> Result<Facts<'b>> {
         Ok(Facts {
             bucket: bucket.id,
@@ -52,6 +72,7 @@ impl Wip {
             demand: &bucket.demand,
             settled: *bucket.settled.lock(),
             deleted_bytes: self.deleted_bytes(bucket, state)?,
+            expired_bytes: expired_bytes(bucket, &state.levels, expired_by)?,
             may_split: bucket.may_split(state),
         })
     }
@@ -158,7 +179,7 @@ impl Wip {
         if levels.files().all(|file| file.meta.range_deletes == 0) {
             return Ok(0);
         }
-        let protected = self.snapshots.protect(|| self.visible());
+        let protected = self.snapshots.protect(|| self.read_point());
         let deletes = range_deletes_of(levels.runs(), &protected)?.within(bucket.range());
         let mut bytes = 0;
         for file in levels.files() {
@@ -185,7 +206,7 @@ impl Wip {
         if state.deletes.is_empty() {
             return Ok(0);
         }
-        let protected = self.snapshots.protect(|| self.visible());
+        let protected = self.snapshots.protect(|| self.read_point());
         let deletes = range_deletes_of(state.levels.runs(), &protected)?;
         let deletes = Deletes::of([&deletes.within(bucket.range())], &protected);
         let mut bytes = 0;
@@ -205,6 +226,18 @@ impl Wip {
         }
         Ok(bytes)
     }
+}
+
+/// About how many bytes of a bucket's tables have expired by a moment.
+fn expired_bytes(bucket: &Bucket, levels: &Levels, moment: Moment) -> Result<u64> {
+    let mut bytes = 0;
+    for file in levels.files() {
+        if let Some(expiries) = &file.meta.expiries {
+            let expired = expiries.expired_by(moment);
+            bytes += scaled(file.bytes_in(bucket)?, expired, file.meta.entries);
+        }
+    }
+    Ok(bytes)
 }
 
 /// Counts what a run has, and returns its bytes and entries; of shared tables the part in the

@@ -100,7 +100,8 @@ impl Wip {
         state: &BucketState,
         circumstances: &Circumstances<'_>,
     ) -> Result<Option<Due>> {
-        Ok(due(&self.facts(bucket, state)?, circumstances))
+        let facts = self.facts(bucket, state, circumstances.expired_by)?;
+        Ok(due(&facts, circumstances))
     }
 
     /// Brings the sums up to date with the buckets that were touched, and tells writers of the

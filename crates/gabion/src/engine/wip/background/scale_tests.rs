@@ -12,6 +12,7 @@ use gabion_media::{Disk, SimDisk};
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::engine::wip::policy::space::{Space, Totals};
 use crate::engine::wip::{Keyspace, OpenStore, Scan, Wip, Write};
+use crate::expiry::ReadPoint;
 use crate::types::Kind;
 use crate::{Clock, Options};
 
@@ -49,7 +50,7 @@ fn walk(engine: &Wip) -> (usize, u64, Totals) {
     *engine.totals.lock() = totals;
     totals.may_shrink = engine.buckets().iter().any(|(_, bucket)| {
         let state = bucket.state.load_full();
-        let facts = engine.facts(bucket, &state).unwrap();
+        let facts = engine.facts(bucket, &state, 0).unwrap();
         facts
             .worthwhile_garbage(&engine.circumstances(false))
             .is_some()
@@ -264,7 +265,7 @@ impl OpenStore for Held {
 fn first(
     store: &Arc<Held>,
     keyspace: &Keyspace,
-    seq: u64,
+    seq: ReadPoint,
     lower: &[u8],
     upper: Option<&[u8]>,
 ) -> Option<Vec<u8>> {

@@ -143,6 +143,7 @@ pub(crate) fn file_meta(meta: &TableMeta) -> FileMeta {
         min_seq: meta.min_seq,
         max_seq: meta.max_seq,
         sketch: meta.sketch.encode(),
+        expiries: meta.expiries.map(Box::new),
     }
 }
 
@@ -160,5 +161,6 @@ pub(crate) fn table_meta(file: u64, meta: &FileMeta) -> Option<TableMeta> {
         min_seq: meta.min_seq,
         max_seq: meta.max_seq,
         sketch: Sketch::decode(&meta.sketch)?,
+        expiries: meta.expiries.as_deref().copied(),
     })
 }

@@ -11,6 +11,9 @@
 //! run has no more tables than about two for each [`SMALL_BYTES_MAX`], however little each flush
 //! brought.
 //!
+//! Tables of which all has expired are dropped without being read, where nothing older in the
+//! bucket could come to light.
+//!
 //! # Crash safety
 //! The output is synced before one group of edits exchanges the inputs for it. Files that no bucket
 //! refers to afterwards are deleted when their last reader is gone, or at the next open.
@@ -39,6 +42,7 @@ use crate::engine::wip::readpath::cursor::Access;
 use crate::engine::wip::readpath::merge::{Merge, run_source};
 use crate::engine::wip::retire_all;
 use crate::engine::wip::table::TableMeta;
+use crate::expiry::Moment;
 use crate::types::INITIAL_LEVELS;
 use crate::types::Seq;
 
@@ -179,7 +183,11 @@ impl Wip {
                 number
             }
             None => {
-                let written = self.merge(job, &runs)?.into_iter().collect();
+                let left = match job.whole {
+                    true => without_expired(runs, self.horizon()),
+                    false => runs,
+                };
+                let written = self.merge(job, &left)?.into_iter().collect();
                 self.install_compaction(job, Vec::new(), written)?
             }
         };
@@ -228,7 +236,7 @@ impl Wip {
 
     /// Merges the runs into a new table; `None` when nothing of them is left.
     fn merge(&self, job: &Compaction, runs: &[Run]) -> Result<Option<Written>> {
-        let protected = self.snapshots.protect(|| self.visible());
+        let protected = self.snapshots.protect(|| self.read_point());
         let sources = runs
             .iter()
             .map(|run| run_source(&job.bucket, run, Access::Sequential));
@@ -249,7 +257,7 @@ impl Wip {
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         while let Some(entry) = merge.current() {
             let (key, seq, kind) = (entry.key(), entry.seq(), entry.kind());
-            retain.offer(key, seq, kind, entry.value_bytes(), &mut add)?;
+            retain.offer(key, seq, kind, entry.stored(), &mut add)?;
             merge.advance()?;
         }
         retain.finish(&mut add)?;
@@ -312,6 +320,10 @@ impl Wip {
                 file: file.meta.file,
             })
             .collect();
+        if inputs().any(|file| file.meta.expiries.is_some()) {
+            let moment = self.moments.now();
+            edits.push(Edit::Moment { moment });
+        }
         let mut tables = moved;
         for (meta, age) in written {
             edits.push(Edit::NewFile {
@@ -375,7 +387,7 @@ impl Wip {
         };
         if !next.deletes.is_empty() {
             // Should a table not open, the old index is as true as the new one.
-            let protected = self.snapshots.protect(|| self.visible());
+            let protected = self.snapshots.protect(|| self.read_point());
             next.deletes = next.index_deletes(&protected).unwrap_or(next.deletes);
         }
         bucket.state.store(Arc::new(next));
@@ -386,6 +398,34 @@ impl Wip {
             bucket.reads.compacted(job.output_level);
         }
     }
+}
+
+/// All runs of a bucket, newest first, without tables that nobody needs to read: those of which all
+/// has expired, if nothing older that stays has keys among theirs.
+fn without_expired(runs: Vec<Run>, horizon: Moment) -> Vec<Run> {
+    let is_gone = |meta: &TableMeta| {
+        meta.range_deletes == 0
+            && meta.expiries.is_some_and(|expiries| {
+                expiries.entries + meta.tombstones == meta.entries
+                    && expiries.have_all_expired_by(horizon)
+            })
+    };
+    let mut left: Vec<Run> = Vec::new();
+    for run in runs.into_iter().rev() {
+        let covers = |meta: &TableMeta| {
+            let mut older = left.iter().flat_map(|run| run.tables.iter());
+            older.any(|older| {
+                meta.smallest <= older.meta.largest && older.meta.smallest <= meta.largest
+            })
+        };
+        let stays = |file: &&Arc<TableFile>| !is_gone(&file.meta) || covers(&file.meta);
+        let tables: Vec<_> = run.tables.iter().filter(stays).cloned().collect();
+        if !tables.is_empty() {
+            left.push(Run::new(run.number, tables));
+        }
+    }
+    left.reverse();
+    left
 }
 
 /// The range deletes in the tables of runs.

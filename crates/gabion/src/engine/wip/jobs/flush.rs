@@ -112,7 +112,7 @@ impl Wip {
     }
 
     fn flush_table(&self, job: &Job) -> Result<()> {
-        let protected = self.snapshots.protect(|| self.visible());
+        let protected = self.snapshots.protect(|| self.read_point());
         let deletes = Fragments::union(job.table.range_deletes().iter(), &protected);
         let mut output = self.create_table(job.keyspace.id, Purpose::Flush, Class::Flush)?;
         let mut retain = Retain::new(protected, false, deletes);
@@ -179,6 +179,10 @@ impl Wip {
                 bucket: bucket.id,
                 seq: job.table.max_seq(),
             });
+        }
+        if file.meta.expiries.is_some() {
+            let moment = self.moments.now();
+            edits.push(Edit::Moment { moment });
         }
         edits.push(Edit::LogTail { segment: tail });
         edits.push(versions.next_file_edit());

@@ -248,7 +248,7 @@ impl Wip {
             state.active.take_over_part(&old.active);
             copy(&old.active, &state.active);
         }
-        let protected = self.snapshots.protect(|| self.visible());
+        let protected = self.snapshots.protect(|| self.read_point());
         state.deletes = state.index_deletes(&protected)?;
         joined.state.store(Arc::new(state));
         if row.iter().any(|bucket| bucket.demand.is_open()) {

@@ -6,12 +6,15 @@
 //! (see `snapshots`). A tombstone that is the oldest thing any reader may see of its key is dropped
 //! when nothing older lies beneath the output; so is a range delete.
 //!
+//! A version that has expired for all readers passes as a tombstone (`expiry`).
+//!
 //! Range deletes do not pass through as they arrive: the inputs' are cut at the bucket's ends and
 //! into fragments before, and are put between the entries where they belong.
 
 use crate::Result;
 use crate::engine::range_deletes::Fragments;
 use crate::engine::snapshots::Protected;
+use crate::expiry::has_expired;
 use crate::types::{Kind, Seq};
 
 /// Decides entry by entry; entries come by key ascending, versions newest first.
@@ -67,6 +70,10 @@ impl Retain {
                 return Ok(());
             }
         }
+        let (kind, value) = match has_expired(kind, value, || self.protected.horizon()) {
+            true => (Kind::Delete, &[][..]),
+            false => (kind, value),
+        };
         if self.keeps(key, seq, kind) {
             add(key, seq, kind, value)?;
         }
@@ -146,6 +153,7 @@ impl Retain {
 mod tests {
     use super::*;
     use crate::engine::snapshots::Snapshots;
+    use crate::expiry::ReadPoint;
 
     /// What a reader at `seq` sees among versions given newest first.
     fn seen(versions: &[(Seq, Kind)], seq: Seq) -> Option<Seq> {
@@ -173,10 +181,13 @@ mod tests {
                     .collect();
                 for visible in [3, 4] {
                     let snapshots = Snapshots::default();
-                    snapshots.register(|| first);
-                    snapshots.register(|| second);
-                    let mut retain =
-                        Retain::new(snapshots.protect(|| visible), true, Fragments::default());
+                    snapshots.register(|| ReadPoint::early(first));
+                    snapshots.register(|| ReadPoint::early(second));
+                    let mut retain = Retain::new(
+                        snapshots.protect(|| ReadPoint::early(visible)),
+                        true,
+                        Fragments::default(),
+                    );
                     let kept: Vec<_> = versions
                         .iter()
                         .copied()
@@ -192,7 +203,7 @@ mod tests {
 
     #[test]
     fn hidden_versions_and_bottom_tombstones_go() {
-        let protected = Snapshots::default().protect(|| 10);
+        let protected = Snapshots::default().protect(|| ReadPoint::early(10));
         let mut retain = Retain::new(protected.clone(), true, Fragments::default());
         assert!(!retain.keeps(b"a", 3, Kind::Delete));
         assert!(!retain.keeps(b"a", 2, Kind::Put));
@@ -228,8 +239,8 @@ mod tests {
                 .collect();
             for (snapshot, bottom) in [(1, true), (2, true), (3, true), (2, false), (4, true)] {
                 let snapshots = Snapshots::default();
-                snapshots.register(|| snapshot);
-                let protected = snapshots.protect(|| 4);
+                snapshots.register(|| ReadPoint::early(snapshot));
+                let protected = snapshots.protect(|| ReadPoint::early(4));
                 let ranges: Vec<_> = entries
                     .iter()
                     .filter(|(_, _, kind)| *kind == Kind::DeleteRange)

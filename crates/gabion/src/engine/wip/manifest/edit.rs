@@ -24,8 +24,14 @@
 //! | 14 | `DropKeyspace` | id |
 //! | 15 | `NextKeyspace` | id |
 //! | 16 | `SetOptions` | keyspace, its options (`keyspace_options`) as a byte string |
+//! | 17 | `NewFile` | of a table with entries that expire: as 6, then the fields of [`Expiries`] |
+//! | 18 | `Moment` | milliseconds since 1970 |
+
+use std::iter::once;
 
 use crate::KeyspaceOptions;
+use crate::engine::expiries::{Expiries, MARKS};
+use crate::expiry::Moment;
 use crate::log::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::types::Seq;
 
@@ -52,6 +58,8 @@ pub(crate) struct FileMeta {
     pub(crate) max_seq: Seq,
     /// Sketch of the distinct keys, in the table's encoding.
     pub(crate) sketch: Vec<u8>,
+    /// The entries that expire.
+    pub(crate) expiries: Option<Box<Expiries>>,
 }
 
 /// What is known of the age of a table's entries. Times are in seconds since 1970, plus one.
@@ -115,6 +123,8 @@ pub(crate) enum Edit {
     NextKeyspace { id: u32 },
     /// A keyspace has these options from now on.
     SetOptions { id: u32, options: KeyspaceOptions },
+    /// Readers have gone by this moment, or an earlier one.
+    Moment { moment: Moment },
 }
 
 /// Encodes a group.
@@ -174,9 +184,13 @@ impl Edit {
             }
             Edit::RemoveTable { bucket, file } => plain(5, &[*bucket, *file]),
             Edit::NewFile { file, meta, age } => {
-                plain(6, &[*file]);
+                plain(if meta.expiries.is_some() { 17 } else { 6 }, &[*file]);
                 meta.encode(bytes);
                 age.encode(bytes);
+                if let Some(Expiries { entries, marks }) = meta.expiries.as_deref() {
+                    let numbers = once(entries).chain(marks);
+                    numbers.for_each(|number| put_varint(bytes, *number));
+                }
             }
             Edit::DropFile { file } => plain(7, &[*file]),
             Edit::FlushedSeq { bucket, seq } => plain(8, &[*bucket, *seq]),
@@ -187,6 +201,7 @@ impl Edit {
             Edit::NextBucket { id } => plain(13, &[*id]),
             Edit::DropKeyspace { id } => plain(14, &[u64::from(*id)]),
             Edit::NextKeyspace { id } => plain(15, &[u64::from(*id)]),
+            Edit::Moment { moment } => plain(18, &[*moment]),
             Edit::SetOptions { id, options } => {
                 plain(16, &[u64::from(*id)]);
                 put_bytes(bytes, &options.encode());
@@ -223,6 +238,15 @@ impl Edit {
                 file: reader.varint()?,
                 meta: FileMeta::decode(reader)?,
                 age: FileAge::decode(reader)?,
+            },
+            17 => {
+                let file = reader.varint()?;
+                let (mut meta, age) = (FileMeta::decode(reader)?, FileAge::decode(reader)?);
+                meta.expiries = Some(Box::new(decode_expiries(reader, meta.entries)?));
+                Edit::NewFile { file, meta, age }
+            }
+            18 => Edit::Moment {
+                moment: reader.varint()?,
             },
             7 => Edit::DropFile {
                 file: reader.varint()?,
@@ -297,7 +321,20 @@ impl FileMeta {
             min_seq: reader.varint()?,
             max_seq: reader.varint()?,
             sketch: reader.bytes()?.to_vec(),
+            expiries: None,
         })
+    }
+}
+
+fn decode_expiries(reader: &mut Reader<'_>, of: u64) -> Result<Expiries, Malformed> {
+    let (entries, mut marks) = (reader.varint()?, [0; MARKS]);
+    for mark in &mut marks {
+        *mark = reader.varint()?;
+    }
+    let expiries = Expiries { entries, marks };
+    match expiries.is_sound(of) {
+        true => Ok(expiries),
+        false => Err(reader.malformed("the entries that expire contradict themselves")),
     }
 }
 
@@ -324,6 +361,7 @@ pub(super) mod tests {
 
     fn meta() -> FileMeta {
         FileMeta {
+            expiries: None,
             file_bytes: 300,
             entries: 3,
             tombstones: 1,
@@ -399,6 +437,22 @@ pub(super) mod tests {
                 },
                 b"\x10\xac\x02\x03\x03\x01\x08",
             ),
+            (
+                Edit::NewFile {
+                    file: 4,
+                    meta: FileMeta {
+                        expiries: Some(Box::new(Expiries {
+                            entries: 2,
+                            marks: [5, 5, 5, 5, 6, 6, 6, 6, 300],
+                        })),
+                        ..meta()
+                    },
+                    age: FileAge::default(),
+                },
+                b"\x11\x04\xac\x02\x03\x01\x01\x28\x01a\x02bc\x05\x09\x01\xfe\0\0\0\
+                \x02\x05\x05\x05\x05\x06\x06\x06\x06\xac\x02",
+            ),
+            (Edit::Moment { moment: 300 }, b"\x12\xac\x02"),
         ]
     }
 
@@ -416,7 +470,7 @@ pub(super) mod tests {
     #[test]
     fn unknown_tags_trailing_bytes_and_cuts_are_refused() {
         assert!(decode_group(&[1, 0]).is_err());
-        assert!(decode_group(&[1, 17]).is_err());
+        assert!(decode_group(&[1, 19]).is_err());
         assert!(decode_group(&[0, 0]).is_err());
         assert!(
             decode_group(&[1, 1, 1, 1, 0xff]).is_err(),

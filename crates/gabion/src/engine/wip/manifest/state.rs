@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::{Edit, FileAge, FileMeta};
 use crate::KeyspaceOptions;
+use crate::expiry::Moment;
 use crate::types::Seq;
 
 /// The structure of the store.
@@ -23,6 +24,8 @@ pub(crate) struct ManifestState {
     pub(crate) sealed: BTreeMap<u64, u64>,
     /// Sequence numbers up to here are used; the log may hold larger ones.
     pub(crate) last_seq: Seq,
+    /// The latest moment by which readers went; 0 where nothing expires.
+    pub(crate) moment: Moment,
     /// First file number that was never used.
     pub(crate) next_file: u64,
     /// First bucket id that was never used.
@@ -85,6 +88,7 @@ impl Default for ManifestState {
             log_tail: 1,
             sealed: BTreeMap::new(),
             last_seq: 0,
+            moment: 0,
             next_file: 1,
             next_bucket: 1,
             next_keyspace: 0,
@@ -153,7 +157,17 @@ impl ManifestState {
                 Ok(())
             }
             Edit::SetOptions { id, options } => self.set_options(*id, options),
+            Edit::Moment { moment } => {
+                self.moment = self.moment.max(*moment);
+                Ok(())
+            }
         }
+    }
+
+    /// Whether anything in the tables expires.
+    pub(crate) fn expires(&self) -> bool {
+        let mut files = self.files.values();
+        files.any(|file| file.meta.expiries.is_some())
     }
 
     /// Puts another file in the place of one that was damaged, under the same number, or none.
@@ -427,6 +441,10 @@ impl ManifestState {
             edits.push(Edit::LogSealed { segment, length });
         }
         edits.push(Edit::LastSeq { seq: self.last_seq });
+        if self.moment > 0 {
+            let moment = self.moment;
+            edits.push(Edit::Moment { moment });
+        }
         edits.push(Edit::NextFile {
             number: self.next_file,
         });

@@ -8,6 +8,7 @@ use super::edit::{Edit, FileAge, FileMeta};
 use super::recovery::{Directory, inspect, read};
 use super::state::ManifestState;
 use super::writepath::Manifest;
+use crate::engine::expiries::{Expiries, MARKS};
 use crate::names::{CURRENT, LOCK, log_name, manifest_name, table_name};
 use crate::{Error, KeyspaceOptions};
 
@@ -18,6 +19,12 @@ fn meta(file: u64) -> FileMeta {
         smallest: vec![b'a'; 3],
         largest: file.to_le_bytes().to_vec(),
         sketch: vec![1; 20],
+        expiries: file.is_multiple_of(2).then(|| {
+            Box::new(Expiries {
+                entries: 1,
+                marks: [file; MARKS],
+            })
+        }),
         ..FileMeta::default()
     }
 }
@@ -488,6 +495,7 @@ struct Twin {
     sealed: Vec<(u64, u64)>,
     tail: u64,
     next_keyspace: u32,
+    moment: u64,
 }
 
 impl Twin {
@@ -537,6 +545,7 @@ impl Twin {
                 .iter()
                 .any(|known| known.0 == *segment && known.1 != *length),
             Edit::LogTail { .. }
+            | Edit::Moment { .. }
             | Edit::LastSeq { .. }
             | Edit::NextFile { .. }
             | Edit::NextBucket { .. }
@@ -616,6 +625,7 @@ impl Twin {
                     self.options.push((id, options));
                 }
             }
+            Edit::Moment { moment } => self.moment = self.moment.max(moment),
             Edit::LastSeq { .. } | Edit::NextFile { .. } | Edit::NextBucket { .. } => {}
         }
     }
@@ -658,6 +668,7 @@ impl Twin {
         let sealed: Vec<_> = state.sealed.clone().into_iter().collect();
         assert_eq!((sealed, state.log_tail), (twin.sealed, twin.tail));
         assert_eq!(state.next_keyspace, twin.next_keyspace);
+        assert_eq!(state.moment, twin.moment);
         assert!(twin.files.iter().all(|file| file.0 < state.next_file));
         assert!(
             twin.buckets
@@ -669,7 +680,7 @@ impl Twin {
 
 fn any_edit() -> impl Strategy<Value = Edit> {
     let small = 1..5u64;
-    (0..18u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
+    (0..19u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
         let keyspace = u32::try_from(b % 2 + 1).unwrap();
         match kind {
             0 | 14 => Edit::AddKeyspace {
@@ -684,6 +695,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
                     _ => KeyspaceOptions::default().filter_bits_per_key(level.into()),
                 },
             },
+            18 => Edit::Moment { moment: a * c },
             16 => Edit::NextKeyspace {
                 id: u32::from(level),
             },

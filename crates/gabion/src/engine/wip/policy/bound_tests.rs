@@ -193,6 +193,7 @@ impl Model {
             demand: &Demand::default(),
             settled: None,
             deleted_bytes: 0,
+            expired_bytes: 0,
             may_split: true,
         };
         let circumstances = Circumstances {
@@ -202,6 +203,7 @@ impl Model {
             need: Need::None,
             totals: Totals::default(),
             oldest: None,
+            expired_by: 0,
             capacity_base: capacity_base(&self.options, self.total),
             split_ways_max: usize::try_from(buckets_max.saturating_sub(count)).unwrap(),
         };

@@ -10,13 +10,14 @@
 //! 4. `demanded`: a user wants the bucket compacted (`demand`): a full compaction, for which the
 //!    first two wait;
 //! 5. `aged`: the bucket holds garbage as old as it may become (`aging`): a full compaction;
-//! 6. `deleted`: half of the bucket are tables that range deletes hide: a full compaction;
-//! 7. `shared`: the bucket shares overlapping tables with its siblings: a full compaction of its
+//! 6. `expired`: an eighth of the bucket has expired, a while ago: a full compaction;
+//! 7. `deleted`: half of the bucket are tables that range deletes hide: a full compaction;
+//! 8. `shared`: the bucket shares overlapping tables with its siblings: a full compaction of its
 //!    slices;
-//! 8. `hidden`: a level has `sublevels_min` runs, or more likewise, and half of the bucket is
+//! 9. `hidden`: a level has `sublevels_min` runs, or more likewise, and half of the bucket is
 //!    hidden versions: a full compaction;
-//! 9. `level`: such a level, without that: a compaction of the level;
-//! 10. `leisure`: nobody writes, or little beside the reads, and the bucket's younger runs together
+//! 10. `level`: such a level, without that: a compaction of the level;
+//! 11. `leisure`: nobody writes, or little beside the reads, and the bucket's younger runs together
 //!     are half as large as its largest: a full compaction. Reads then find one run where there
 //!     were several, for at most three bytes written per byte that came since the last time. A
 //!     bucket that was read as often as it has entries since its last full compaction (`reads`)
@@ -35,9 +36,10 @@ use super::demand::Demand;
 use super::priority::{Claim, Urgency};
 use super::reads::Reads;
 use super::shape::{Shape, has_young};
-use super::space::{Need, Settled, Totals};
+use super::space::{Need, Settled, Totals, WORTH_ONE_IN};
 use super::width::Width;
 use crate::Options;
+use crate::expiry::Moment;
 use crate::types::Seq;
 
 /// What holds of the store when it is looked for what is due.
@@ -53,6 +55,8 @@ pub(crate) struct Circumstances<'s> {
     pub(crate) totals: Totals,
     /// The oldest snapshot.
     pub(crate) oldest: Option<Seq>,
+    /// Entries that expired up to then are to give their space back.
+    pub(crate) expired_by: Moment,
     /// The size at which buckets split, before it is varied.
     pub(crate) capacity_base: u64,
     /// Buckets that a split may make of one.
@@ -71,6 +75,8 @@ pub(crate) struct Facts<'b> {
     pub(crate) settled: Option<Settled>,
     /// Bytes of tables that hold nothing but what range deletes hide from all readers.
     pub(crate) deleted_bytes: u64,
+    /// Bytes of entries that expired a while ago.
+    pub(crate) expired_bytes: u64,
     /// A split was not tried in vain on the same tables.
     pub(crate) may_split: bool,
 }
@@ -114,8 +120,8 @@ pub(crate) enum Scope {
 type Rule = fn(&Facts<'_>, &Circumstances<'_>) -> Option<Due>;
 
 /// The rules.
-const RULES: [Rule; 10] = [
-    garbage, full_level, split, demanded, aged, deleted, shared, hidden, level, leisure,
+const RULES: [Rule; 11] = [
+    garbage, full_level, split, demanded, aged, expired, deleted, shared, hidden, level, leisure,
 ];
 
 /// What is due in a bucket.
@@ -163,6 +169,12 @@ fn demanded(facts: &Facts<'_>, _: &Circumstances<'_>) -> Option<Due> {
 fn aged(facts: &Facts<'_>, circumstances: &Circumstances<'_>) -> Option<Due> {
     let age_max = circumstances.options.garbage_age_max;
     let is_due = is_overdue(facts.shape.garbage_since, circumstances.now, age_max);
+    is_due.then(|| facts.compact(Urgency::Aged, Scope::Rewrite))
+}
+
+fn expired(facts: &Facts<'_>, _: &Circumstances<'_>) -> Option<Due> {
+    let (expired, bytes) = (facts.expired_bytes, facts.shape.space.bytes);
+    let is_due = expired > 0 && expired >= bytes / WORTH_ONE_IN;
     is_due.then(|| facts.compact(Urgency::Aged, Scope::Rewrite))
 }
 
@@ -309,6 +321,7 @@ mod tests {
         demand: Demand,
         settled: Option<Settled>,
         deleted_bytes: u64,
+        expired_bytes: u64,
         leisure: bool,
         need: Need,
         oldest: Option<Seq>,
@@ -352,6 +365,7 @@ mod tests {
             demand: Demand::default(),
             settled: None,
             deleted_bytes: 0,
+            expired_bytes: 0,
             leisure: false,
             need: Need::None,
             oldest: None,
@@ -377,6 +391,7 @@ mod tests {
                 demand: &self.demand,
                 settled: self.settled,
                 deleted_bytes: self.deleted_bytes,
+                expired_bytes: self.expired_bytes,
                 may_split: true,
             };
             let circumstances = Circumstances {
@@ -386,6 +401,7 @@ mod tests {
                 need: self.need,
                 totals: Totals::default(),
                 oldest: self.oldest,
+                expired_by: 0,
                 capacity_base: self.capacity,
                 split_ways_max: 100,
             };
@@ -414,6 +430,7 @@ mod tests {
         given.capacity = 400;
         given.shape.garbage_since = Some(99 * HOUR);
         given.deleted_bytes = 451;
+        given.expired_bytes = 112;
         given.shape.shares_overlapping = true;
         given.leisure = true;
         given.demand.ask();
@@ -433,6 +450,8 @@ mod tests {
         given.demand = Demand::default();
         assert_eq!(given.due(), compact(Urgency::Aged, Scope::Rewrite));
         given.shape.garbage_since = Some(99 * HOUR + 1);
+        assert_eq!(given.due(), compact(Urgency::Aged, Scope::Rewrite));
+        given.expired_bytes = 111;
         assert_eq!(given.due(), compact(Urgency::Hidden, Scope::Whole));
         given.deleted_bytes = 450;
         assert_eq!(given.due(), compact(Urgency::Shared, Scope::Unshare));

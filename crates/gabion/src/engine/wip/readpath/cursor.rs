@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::engine::memtable::MemCursor;
 use crate::engine::wip::bucket::Tables;
 use crate::engine::wip::table::{Stretch, TableCursor};
+use crate::expiry::{value_of, value_start};
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 
@@ -132,9 +133,13 @@ impl Source {
     /// The entry's value, to keep.
     #[inline]
     pub(crate) fn value(&self) -> Slice {
-        match self {
+        let stored = match self {
             Source::Memory(cursor) => cursor.value(),
             Source::Run(cursor) => cursor.table().value(),
+        };
+        match value_start(self.kind()) {
+            0 => stored,
+            start => stored.without_front(start),
         }
     }
 
@@ -174,6 +179,12 @@ impl Source {
     /// The entry's value, to look at.
     #[inline]
     pub(crate) fn value_bytes(&self) -> &[u8] {
+        value_of(self.kind(), self.stored())
+    }
+
+    /// What is stored of the entry, with its value.
+    #[inline]
+    pub(crate) fn stored(&self) -> &[u8] {
         match self {
             Source::Memory(cursor) => cursor.value_bytes(),
             Source::Run(cursor) => cursor.table().value_bytes(),

@@ -27,6 +27,7 @@ use super::bucket::{BucketState, Levels};
 use super::table::Table;
 use super::{Keyspace, Wip};
 use crate::engine::memtable::MemEntry;
+use crate::expiry::{ReadPoint, Record};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Result, Slice};
 
@@ -40,8 +41,33 @@ impl Wip {
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        snapshot: Option<Seq>,
+        snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
+        let record = self.find_record(keyspace, key, snapshot)?;
+        Ok(record.map(Record::into_value))
+    }
+
+    /// The record of `key` at `snapshot`, or now.
+    #[inline]
+    pub(crate) fn find_record(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        snapshot: Option<ReadPoint>,
+    ) -> Result<Option<Record>> {
+        let found = self.find(keyspace, key, snapshot.map(|point| point.seq))?;
+        let moment = || snapshot.map_or_else(|| self.moments.now(), |point| point.moment);
+        Ok(found.and_then(|record| record.at(moment)))
+    }
+
+    /// The record of `key` at a number, or now, though it may have expired.
+    #[inline]
+    fn find(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        snapshot: Option<Seq>,
+    ) -> Result<Option<Record>> {
         let hash = hash_key(key);
         loop {
             let router = keyspace.router.load();
@@ -64,7 +90,7 @@ impl Wip {
             prefetch_in_levels(&state.levels, key, hash);
             let deleted = state.deletes.newest(key, seq);
             if let Some(entry) = find_in_memory(&state, key, hash, seq) {
-                return Ok(value_of(&entry, deleted));
+                return Ok(record_of(&entry, deleted));
             }
             self.count_read(bucket);
             return find_in_levels(&state.levels, key, hash, seq, deleted);
@@ -75,11 +101,9 @@ impl Wip {
 /// What an entry of a MemTable says of its key; what is not above `deleted` was deleted with a
 /// range of keys.
 #[inline]
-pub(super) fn value_of(entry: &MemEntry<'_>, deleted: Seq) -> Option<Slice> {
-    match entry.kind {
-        Kind::Put if entry.seq > deleted => Some(Slice::new(entry.value)),
-        _ => None,
-    }
+pub(super) fn record_of(entry: &MemEntry<'_>, deleted: Seq) -> Option<Record> {
+    let is_there = !entry.kind.is_tombstone() && entry.seq > deleted;
+    is_there.then(|| Record::new(entry.kind, Slice::new(entry.value)))
 }
 
 /// Whether a version of a key says what reads find. A range delete that begins at the key does not:
@@ -114,7 +138,7 @@ pub(super) fn prefetch_in_levels(levels: &Levels, key: &[u8], hash: u64) {
     }
 }
 
-/// The value of `key` in the tables at `seq`; what is not above `deleted` was deleted with a range
+/// The record of `key` in the tables at `seq`; what is not above `deleted` was deleted with a range
 /// of keys.
 pub(super) fn find_in_levels(
     levels: &Levels,
@@ -122,7 +146,7 @@ pub(super) fn find_in_levels(
     hash: u64,
     seq: Seq,
     deleted: Seq,
-) -> Result<Option<Slice>> {
+) -> Result<Option<Record>> {
     let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
     let mut runs = levels.runs();
     loop {
@@ -143,10 +167,8 @@ pub(super) fn find_in_levels(
             if let Some(entry) = table.get(key, hash, seq)?
                 && decides(entry.kind)
             {
-                return Ok(match entry.kind {
-                    Kind::Put if entry.seq > deleted => Some(entry.value),
-                    _ => None,
-                });
+                let is_there = !entry.kind.is_tombstone() && entry.seq > deleted;
+                return Ok(is_there.then(|| Record::new(entry.kind, entry.value)));
             }
         }
         if count < FILTERS_AT_ONCE {

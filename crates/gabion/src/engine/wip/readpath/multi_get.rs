@@ -19,10 +19,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::{find_in_levels, find_in_memory, prefetch_in_levels, value_of};
+use super::{find_in_levels, find_in_memory, prefetch_in_levels, record_of};
 use crate::engine::wip::bucket::BucketState;
 use crate::engine::wip::table::Table;
 use crate::engine::wip::{Keyspace, Wip};
+use crate::expiry::{ReadPoint, Record};
 use crate::types::{Seq, hash_key};
 use crate::{Result, Slice};
 
@@ -53,9 +54,9 @@ impl Wip {
         &self,
         keyspace: &Keyspace,
         keys: &[K],
-        snapshot: Seq,
+        snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
-        keyspace.dropped.check_at(snapshot)?;
+        keyspace.dropped.check_at(snapshot.seq)?;
         let mut values = vec![None; keys.len()];
         for (keys, values) in keys.chunks(GROUP).zip(values.chunks_mut(GROUP)) {
             self.get_group(keyspace, keys, snapshot, values)?;
@@ -67,9 +68,13 @@ impl Wip {
         &self,
         keyspace: &Keyspace,
         keys: &[K],
-        snapshot: Seq,
+        snapshot: ReadPoint,
         values: &mut [Option<Slice>],
     ) -> Result<()> {
+        let value_at = |found: Option<Record>| {
+            let record = found?.at(|| snapshot.moment)?;
+            Some(record.into_value())
+        };
         let router = keyspace.router.load();
         let mut lookups = Vec::with_capacity(keys.len());
         for (position, key) in keys.iter().enumerate() {
@@ -89,9 +94,9 @@ impl Wip {
         }
         lookups.retain(|lookup| {
             let Lookup { key, hash, .. } = *lookup;
-            let found = find_in_memory(&lookup.state, key, hash, snapshot);
+            let found = find_in_memory(&lookup.state, key, hash, snapshot.seq);
             if let Some(entry) = &found {
-                values[lookup.position] = value_of(entry, lookup.deleted(snapshot));
+                values[lookup.position] = value_at(record_of(entry, lookup.deleted(snapshot.seq)));
             }
             found.is_none()
         });
@@ -108,9 +113,10 @@ impl Wip {
         }
         for lookup in &lookups {
             let Lookup { key, hash, .. } = *lookup;
-            let deleted = lookup.deleted(snapshot);
+            let deleted = lookup.deleted(snapshot.seq);
             let levels = &lookup.state.levels;
-            values[lookup.position] = find_in_levels(levels, key, hash, snapshot, deleted)?;
+            let found = find_in_levels(levels, key, hash, snapshot.seq, deleted)?;
+            values[lookup.position] = value_at(found);
         }
         Ok(())
     }

@@ -17,7 +17,8 @@
 //!   stretch may give was said for an earlier rival then, and is nothing.
 //! - I4: `gone` counts the entries that are no pairs since the front entered its bucket at `lower`,
 //!   as long as it has found no pair there. Where there were many, the MemTable of the bucket
-//!   remembers that there is nothing before the first pair ([`crate::engine::memtable`]).
+//!   remembers that there is nothing before the first pair ([`crate::engine::memtable`]). Not where
+//!   one has expired: who reads at an earlier moment may still see it.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ use crate::engine::memtable::NOTED_FROM;
 use crate::engine::range_deletes::Deletes;
 use crate::engine::wip::table::Stretch;
 use crate::engine::wip::{Keyspace, Wip};
+use crate::expiry::{Moment, ReadPoint, expires, has_expired};
 use crate::ranges::key_range;
-use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
 
 /// Keys up to this length need no larger buffer.
@@ -42,7 +43,7 @@ pub(crate) struct Scan {
     /// The keyspace's number.
     keyspace: u32,
     /// Registered with the engine's snapshots for as long as the scan lives.
-    seq: Seq,
+    point: ReadPoint,
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
     /// The last key that the front dealt with, if there is one: keys up to it are done.
@@ -56,7 +57,7 @@ pub(crate) struct Scan {
     /// A rival below this comes before all that is left of the stretch (I3).
     front_prefix: u64,
     back: Option<Merge>,
-    /// I4; none once a pair was found.
+    /// I4; none once a pair was found, or what has expired.
     gone: Option<u32>,
     finished: bool,
     store: Arc<dyn OpenStore>,
@@ -89,6 +90,8 @@ enum Dealt {
     Pair,
     /// A tombstone, or a version that a newer one hides; what is older of its key is gone, too.
     Gone,
+    /// A version that has expired; likewise.
+    Expired,
     /// A version that was written after the scan began.
     ToCome,
 }
@@ -97,11 +100,11 @@ enum Dealt {
 pub(crate) type Pair = (Slice, Slice);
 
 impl Scan {
-    /// A scan at `seq`, which the caller has registered for it.
+    /// A scan at `point`, which the caller has registered for it.
     pub(crate) fn new(
         store: Arc<dyn OpenStore>,
         keyspace: &Keyspace,
-        seq: Seq,
+        point: ReadPoint,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Scan {
@@ -110,7 +113,7 @@ impl Scan {
         let (lower, upper) = range.unwrap_or_default();
         Scan {
             keyspace: keyspace.id,
-            seq,
+            point,
             lower,
             upper,
             done: Vec::with_capacity(KEY_CAPACITY),
@@ -130,7 +133,7 @@ impl Scan {
     /// Goes to the next pair from the low end; false at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        if self.at != At::Rival && self.stretch.next(self.seq, &mut self.done) {
+        if self.at != At::Rival && self.stretch.next(self.point.seq, &mut self.done) {
             self.at = At::Stretch;
             return Ok(true);
         }
@@ -158,7 +161,7 @@ impl Scan {
     /// without one. If it had to step over `noted_from` entries, that is remembered (I4).
     #[inline]
     fn end_gap(&mut self, at_pair: bool, noted_from: u32) {
-        let Some(gone) = self.gone.take() else {
+        let Some(gone) = self.gone.take().filter(|_| !self.stretch.has_expired()) else {
             return;
         };
         #[cfg(test)]
@@ -182,7 +185,7 @@ impl Scan {
         let lower = bucket.lower().max(&self.lower);
         if end.is_none_or(|end| lower < end) {
             let active = &bucket.state.load().active;
-            active.note_gap((lower, end), self.seq);
+            active.note_gap((lower, end), self.point.seq);
         }
     }
 
@@ -210,6 +213,16 @@ impl Scan {
         match self.at {
             At::Stretch => self.stretch.value(),
             _ => self.source().map_or_else(|| Slice::new(&[]), Source::value),
+        }
+    }
+
+    /// When the current pair expires, if it does.
+    pub(crate) fn expires(&self) -> Option<Moment> {
+        match self.at {
+            At::Stretch => self.stretch.expires(),
+            _ => self
+                .source()
+                .and_then(|own| expires(own.kind(), own.stored())),
         }
     }
 
@@ -269,6 +282,9 @@ impl Scan {
         }
         self.stretched = false;
         let stretch = std::mem::take(&mut self.stretch);
+        if stretch.has_expired() {
+            self.gone = None;
+        }
         match &mut self.front {
             Some(merge) => merge.leave(&stretch),
             None => Ok(()),
@@ -279,7 +295,7 @@ impl Scan {
     #[inline]
     fn deal(
         (done, done_any): (&mut Vec<u8>, &mut bool),
-        seq: Seq,
+        ReadPoint { seq, moment }: ReadPoint,
         source: &Source,
         deletes: &Deletes,
     ) -> Dealt {
@@ -292,9 +308,13 @@ impl Scan {
         }
         assign(done, key);
         *done_any = true;
-        match source.kind() {
-            Kind::Put if source.seq() > deletes.newest(source.key(), seq) => Dealt::Pair,
-            _ => Dealt::Gone,
+        let kind = source.kind();
+        if kind.is_tombstone() || source.seq() <= deletes.newest(source.key(), seq) {
+            Dealt::Gone
+        } else if has_expired(kind, source.stored(), || moment) {
+            Dealt::Expired
+        } else {
+            Dealt::Pair
         }
     }
 
@@ -306,7 +326,7 @@ impl Scan {
         };
         loop {
             let is_rival_next = merge.is_rival_before(self.front_prefix);
-            if !is_rival_next && self.stretch.next(self.seq, &mut self.done) {
+            if !is_rival_next && self.stretch.next(self.point.seq, &mut self.done) {
                 self.at = At::Stretch;
                 self.done_any = true;
                 return Ok(true);
@@ -327,13 +347,17 @@ impl Scan {
             }
             self.stretch.forget_dealt();
             let done = (&mut self.done, &mut self.done_any);
-            match Scan::deal(done, self.seq, rival, merge.deletes()) {
+            match Scan::deal(done, self.point, rival, merge.deletes()) {
                 Dealt::Pair => {
                     self.at = At::Rival;
                     return Ok(true);
                 }
                 Dealt::Gone => {
                     self.gone = self.gone.map(|gone| gone + 1);
+                    merge.advance_rival_key()?;
+                }
+                Dealt::Expired => {
+                    self.gone = None;
                     merge.advance_rival_key()?;
                 }
                 Dealt::ToCome => merge.advance_rival()?,
@@ -366,9 +390,9 @@ impl Scan {
                     let bucket = router.route(&self.lower);
                     engine.count_scan(bucket);
                     let state = bucket.state.load();
-                    let mut merge = Merge::of_state(bucket, &state, self.seq);
+                    let mut merge = Merge::of_state(bucket, &state, self.point.seq);
                     self.gone = Some(0);
-                    match state.active.behind_gap(&self.lower, self.seq) {
+                    match state.active.behind_gap(&self.lower, self.point.seq) {
                         None => merge.seek(&self.lower, Some(&engine.residency))?,
                         Some(Some(key)) => merge.seek(&key, Some(&engine.residency))?,
                         Some(None) => {}
@@ -381,6 +405,7 @@ impl Scan {
                 if self.done_any {
                     stretch.skip_key(&self.done);
                 }
+                stretch.read_at(self.point.moment);
                 self.stretch = stretch;
                 self.stretched = true;
                 self.front_prefix = 0;
@@ -389,13 +414,17 @@ impl Scan {
                     return Ok(false);
                 }
                 let done = (&mut self.done, &mut self.done_any);
-                match Scan::deal(done, self.seq, entry, merge.deletes()) {
+                match Scan::deal(done, self.point, entry, merge.deletes()) {
                     Dealt::Pair => {
                         self.at = At::Merge;
                         return Ok(true);
                     }
                     Dealt::Gone => {
                         self.gone = self.gone.map(|gone| gone + 1);
+                        merge.advance_key()?;
+                    }
+                    Dealt::Expired => {
+                        self.gone = None;
                         merge.advance_key()?;
                     }
                     Dealt::ToCome => merge.advance()?,
@@ -431,7 +460,7 @@ impl Scan {
                     let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
                     let bucket = router.route_below(upper);
                     engine.count_scan(bucket);
-                    let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
+                    let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.point.seq);
                     merge.seek_before(upper)?;
                     self.back.insert(merge)
                 }
@@ -445,13 +474,15 @@ impl Scan {
                 let key = Slice::new(entry.key());
                 let mut visible = None;
                 while let Some(entry) = merge.current().filter(|entry| *entry.key() == *key) {
-                    if entry.seq() <= self.seq {
-                        let put = entry.kind() == Kind::Put;
-                        visible = put.then(|| (entry.seq(), entry.value()));
+                    if entry.seq() <= self.point.seq {
+                        let (kind, moment) = (entry.kind(), self.point.moment);
+                        let is_there =
+                            !kind.is_tombstone() && !has_expired(kind, entry.stored(), || moment);
+                        visible = is_there.then(|| (entry.seq(), entry.value()));
                     }
                     merge.advance()?;
                 }
-                let deleted = merge.deletes().newest(&key, self.seq);
+                let deleted = merge.deletes().newest(&key, self.point.seq);
                 if let Some((_, value)) = visible.filter(|(seq, _)| *seq > deleted) {
                     return Ok(Some((key, value)));
                 }
@@ -468,7 +499,7 @@ impl Scan {
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        self.store.engine().end_snapshot(self.seq);
+        self.store.engine().end_snapshot(self.point);
     }
 }
 

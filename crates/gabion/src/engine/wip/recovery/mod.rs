@@ -128,6 +128,7 @@ impl Wip {
         let throttle = Throttle::new(&options);
         let turns = Turns::new(options.writers_side_by_side);
         let shell = Shell::new((disk, lock), options, memory, keyspaces, log, last_seq);
+        shell.moments.raise(manifest.state().moment);
         let engine = Arc::new(Wip {
             shell,
             cache,
@@ -204,13 +205,17 @@ impl Wip {
         self.health.check()?;
         let sealed = log.close()?;
         let mut versions = self.versions.lock();
-        let edits = [
+        let mut edits = vec![
             Edit::LogSealed {
                 segment: sealed.segment,
                 length: sealed.length,
             },
             Edit::LastSeq { seq: last_seq },
         ];
+        if versions.manifest.state().expires() {
+            let moment = self.moments.now();
+            edits.push(Edit::Moment { moment });
+        }
         versions.manifest.close_clean(&edits)
     }
 }

@@ -30,7 +30,7 @@ use lz4_flex::block::CompressTable;
 use super::block::{HEADER_BYTES, LEN_WIDTH};
 use super::block_builder::SLOT_BYTES;
 use super::layout::{Checked, TRAILER_BYTES};
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, STORED_BYTES_MAX};
 use crate::options::Compression;
 
 /// Bytes of the plain length before the payload.
@@ -40,7 +40,7 @@ const MARK_BYTES_MAX: u64 = 8;
 /// The longest plain block without its trailer: one entry with the longest key and value. Blocks of
 /// several entries are shorter.
 const PLAIN_BYTES_MAX: u64 = KEY_BYTES_MAX
-    + VALUE_BYTES_MAX
+    + STORED_BYTES_MAX
     + MARK_BYTES_MAX
     + (HEADER_BYTES + SLOT_BYTES + LEN_WIDTH) as u64;
 /// The most bytes that a byte of LZ4 stands for.

@@ -5,6 +5,7 @@
 //! | 0 | range deletes |
 //! | 1 | compressed blocks |
 //! | 2 | one sequence number for all entries, which stands in the manifest |
+//! | 3 | entries that expire |
 //!
 //! What a table does not have takes no space in it. A table with a bit that the program does not
 //! know is refused: parts of it would be read wrong, or not at all.
@@ -23,7 +24,10 @@ impl Features {
     /// All entries have the one sequence number that the manifest gives the table.
     pub(super) const NUMBERED_BY_MANIFEST: Features = Features(1 << 2);
 
-    const KNOWN: u32 = (1 << 3) - 1;
+    /// Entries that expire.
+    pub(super) const EXPIRIES: Features = Features(1 << 3);
+
+    const KNOWN: u32 = (1 << 4) - 1;
 
     /// The features of these bits; an error with the bits that the program does not know.
     pub(super) fn of(bits: u32) -> Result<Features, u32> {

@@ -47,6 +47,7 @@ mod index;
 mod layout;
 #[cfg(test)]
 mod paranoid_tests;
+mod properties;
 mod reader;
 mod salvage;
 mod sketch;
@@ -63,6 +64,7 @@ pub(crate) use sketch::Sketch;
 pub(crate) use stretch::Stretch;
 pub(crate) use writer::TableWriter;
 
+use crate::engine::expiries::Expiries;
 use crate::options::Compression;
 use crate::slice::Slice;
 use crate::types::Seq;
@@ -126,10 +128,12 @@ pub(crate) struct TableMeta {
     pub(crate) max_seq: Seq,
     /// Estimates the number of distinct keys, here and in unions with other tables.
     pub(crate) sketch: Sketch,
+    /// The entries that expire, if any do.
+    pub(crate) expiries: Option<Expiries>,
 }
 
 impl TableMeta {
-    fn new(file: u64, file_bytes: u64, properties: &layout::Properties) -> TableMeta {
+    fn new(file: u64, file_bytes: u64, properties: &properties::Properties) -> TableMeta {
         TableMeta {
             file,
             file_bytes,
@@ -142,6 +146,7 @@ impl TableMeta {
             min_seq: properties.min_seq,
             max_seq: properties.max_seq,
             sketch: properties.sketch.clone(),
+            expiries: properties.expiries,
         }
     }
 }

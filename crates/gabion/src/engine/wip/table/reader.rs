@@ -14,9 +14,8 @@ use super::codec::Packed;
 use super::cursor::TableCursor;
 use super::filter::{Filter, LINE_BYTES};
 use super::index::Index;
-use super::layout::{
-    FOOTER_BYTES, Footer, FooterRefusal, Properties, TRAILER_BYTES, VERSION, check_part,
-};
+use super::layout::{FOOTER_BYTES, Footer, FooterRefusal, TRAILER_BYTES, VERSION, check_part};
+use super::properties::Properties;
 use super::{TableMeta, layout::Checked};
 use crate::cache::{BlockCache, Places};
 use crate::engine::range_deletes::Fragments;

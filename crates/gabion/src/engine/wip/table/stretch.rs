@@ -23,6 +23,7 @@ use super::block::{Block, Shape};
 use super::blocks::HeldBlock;
 use super::filter::LINE_BYTES;
 use crate::bytes::{assign, copy_to};
+use crate::expiry::{Moment, expires, has_expired, value_start};
 use crate::slice::{INLINE_LEN, Slice};
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
@@ -46,7 +47,11 @@ pub(crate) struct Stretch {
     stop: u64,
     limit: usize,
     dealt: Option<Dealt>,
-    /// The value of the pair that was found last.
+    /// The reader's moment, and whether any entry has expired by then.
+    moment: Moment,
+    has_expired: bool,
+    /// The kind and the value of the pair that was found last.
+    kind: Kind,
     value: Range<usize>,
     /// What was copied of a mapped block for the values that users keep, and where in it that
     /// begins.
@@ -87,6 +92,9 @@ impl Stretch {
             stop: 0,
             limit,
             dealt: None,
+            moment: 0,
+            has_expired: false,
+            kind: Kind::Put,
             value: 0..0,
             copy: None,
             copy_at: 0,
@@ -158,10 +166,16 @@ impl Stretch {
             suffix_at: entry.suffix_at,
             suffix_end: entry.value_at,
         });
-        if entry.kind != Kind::Put {
+        if entry.kind.is_tombstone() {
             return Step::Hidden;
         }
-        self.value = entry.value_at..entry.end;
+        let stored = bytes.get(entry.value_at..entry.end).unwrap_or_default();
+        if has_expired(entry.kind, stored, || self.moment) {
+            self.has_expired = true;
+            return Step::Hidden;
+        }
+        self.kind = entry.kind;
+        self.value = entry.value_at + value_start(entry.kind)..entry.end;
         Step::Pair
     }
 
@@ -169,6 +183,12 @@ impl Stretch {
     #[inline]
     pub(crate) fn value_bytes(&self) -> &[u8] {
         self.buffer.get(self.value.clone()).unwrap_or_default()
+    }
+
+    /// When the pair that was found last expires, if it does.
+    pub(crate) fn expires(&self) -> Option<Moment> {
+        let stored = self.value.start.saturating_sub(value_start(self.kind))..self.value.end;
+        expires(self.kind, self.buffer.get(stored).unwrap_or_default())
     }
 
     /// The value of the pair that was found last, to keep.
@@ -208,6 +228,17 @@ impl Stretch {
         let value = Slice::shared(&copy, 0, self.value.len().min(copy.len()));
         self.copy = Some(copy);
         value
+    }
+
+    /// Says at which moment the reader reads.
+    pub(crate) fn read_at(&mut self, moment: Moment) {
+        self.moment = moment;
+    }
+
+    /// Whether an entry was stepped over because it has expired.
+    #[inline]
+    pub(crate) fn has_expired(&self) -> bool {
+        self.has_expired
     }
 
     /// Whether the last entry that the reader saw was of the stretch; its key is then the reader's.

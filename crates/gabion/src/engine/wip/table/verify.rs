@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::codec::Encoding;
 use super::cursor::TableCursor;
-use super::layout::Properties;
+use super::properties::Properties;
 use super::reader::Table;
+use crate::engine::expiries::Sample;
 use crate::error::Result;
+use crate::expiry::moment_of;
 use crate::types::{Kind, hash_key};
 
 impl Table {
@@ -27,6 +29,7 @@ impl Table {
             cursor.next()?;
         }
         seen.found.largest = seen.last_key;
+        seen.found.expiries = seen.expiries.expiries();
         if seen.found != self.properties {
             let offset = self.index.place(self.index.len()).start;
             return Err(self.corruption(offset, "the properties do not describe the entries"));
@@ -38,6 +41,7 @@ impl Table {
 /// What the entries so far amount to.
 struct Seen {
     found: Properties,
+    expiries: Sample,
     last_key: Vec<u8>,
     last_seq: u64,
     last_block: usize,
@@ -52,6 +56,7 @@ impl Seen {
                 smallest: first.key().to_vec(),
                 ..Properties::empty(table.properties.filter_bits_per_key)
             },
+            expiries: Sample::default(),
             last_key: Vec::new(),
             last_seq: 0,
             last_block: 0,
@@ -106,6 +111,9 @@ impl Seen {
             found
                 .deletes
                 .note(cursor.key(), cursor.value_bytes(), cursor.seq());
+        }
+        if cursor.kind() == Kind::PutExpiring {
+            self.expiries.add(moment_of(cursor.value_bytes()));
         }
         found.key_bytes += cursor.key().len() as u64;
         found.value_bytes += cursor.value_bytes().len() as u64;

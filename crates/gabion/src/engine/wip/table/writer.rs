@@ -6,9 +6,12 @@ use super::block_builder::BlockBuilder;
 use super::codec::Packer;
 use super::filter::Filter;
 use super::index::IndexBuilder;
-use super::layout::{Footer, Properties, append_trailer, append_trailer_of, is_same};
+use super::layout::{Footer, append_trailer, append_trailer_of, is_same};
+use super::properties::Properties;
 use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
+use crate::engine::expiries::Sample;
 use crate::error::{Error, Result};
+use crate::expiry::moment_of;
 use crate::types::{Kind, Seq, hash_key};
 
 /// Bytes that are collected before the medium is asked to append them: an append costs about 2 us,
@@ -32,6 +35,7 @@ pub(crate) struct TableWriter {
     hashes: Vec<u64>,
     last_hash: u64,
     properties: Properties,
+    expiries: Sample,
 }
 
 impl TableWriter {
@@ -51,6 +55,7 @@ impl TableWriter {
             hashes: Vec::new(),
             last_hash: 0,
             properties: Properties::empty(u64::from(options.filter_bits_per_key)),
+            expiries: Sample::default(),
         }
     }
 
@@ -110,6 +115,9 @@ impl TableWriter {
         properties.tombstones += u64::from(kind.is_tombstone());
         if kind == Kind::DeleteRange {
             properties.deletes.note(key, value, seq);
+        }
+        if kind == Kind::PutExpiring {
+            self.expiries.add(moment_of(value));
         }
         properties.key_bytes += key.len() as u64;
         properties.value_bytes += value.len() as u64;
@@ -174,6 +182,7 @@ impl TableWriter {
         for hash in &self.hashes {
             self.properties.sketch.add(*hash);
         }
+        self.properties.expiries = self.expiries.expiries();
         let bits_per_key = u32::try_from(self.properties.filter_bits_per_key).unwrap_or(u32::MAX);
 
         let start = self.buffer.len();

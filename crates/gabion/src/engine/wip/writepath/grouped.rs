@@ -352,7 +352,12 @@ mod tests {
         }
     }
 
-    fn assert_same(engine: &Wip, keyspace: &Keyspace, twin: &Twin, snapshot: Option<Seq>) {
+    fn assert_same(
+        engine: &Wip,
+        keyspace: &Keyspace,
+        twin: &Twin,
+        snapshot: Option<crate::expiry::ReadPoint>,
+    ) {
         for number in 0..KEYS {
             let found = engine.get(keyspace, &key(number), snapshot).unwrap();
             assert_eq!(found.as_deref(), twin.get(&key(number)).map(Vec::as_slice));

@@ -392,7 +392,7 @@ impl Wip {
         segment: u64,
     ) {
         let upper = (!upper.is_empty()).then_some(upper);
-        let protected = LazyCell::new(|| self.snapshots.protect(|| self.visible()));
+        let protected = LazyCell::new(|| self.snapshots.protect(|| self.read_point()));
         for bucket in keyspace.router.load().touching(lower, upper) {
             if bucket.delete_range((lower, upper), seq, segment, &protected) {
                 self.begin_written(bucket, &bucket.state.load().active);

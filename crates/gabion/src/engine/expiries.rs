@@ -1,0 +1,164 @@
+//! When the entries of a table or a space expire, as far as it is known without reading them.
+//!
+//! # Idea
+//! The moments by which each eighth of them has expired tell at any moment about how many have, and
+//! exactly whether all have, or none. They are those of a sample: every entry up to some number,
+//! then every second one, and so on, but for the first and the last moment, which are exact.
+
+use crate::expiry::Moment;
+
+/// Moments in a sample, at most.
+const SAMPLE_MAX: usize = 2048;
+
+/// Moments that are kept of a table: the first one, that of each eighth, and the last one.
+pub(crate) const MARKS: usize = 9;
+
+/// The entries of a table that expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expiries {
+    /// How many there are.
+    pub(crate) entries: u64,
+    /// By when each eighth of them has expired, ascending.
+    pub(crate) marks: [Moment; MARKS],
+}
+
+impl Expiries {
+    /// Whether numbers that were read can be those of a table of so many entries.
+    pub(crate) fn is_sound(&self, entries: u64) -> bool {
+        (1..=entries).contains(&self.entries) && self.marks.is_sorted()
+    }
+
+    /// About how many have expired by a moment: none before the first has, and all only if all
+    /// have.
+    pub(crate) fn expired_by(&self, moment: Moment) -> u64 {
+        let passed = self.marks.partition_point(|mark| *mark <= moment);
+        match passed {
+            0 => 0,
+            MARKS => self.entries,
+            _ => {
+                let eighths = passed as u64 - 1;
+                (self.entries * eighths / (MARKS as u64 - 1)).max(1)
+            }
+        }
+    }
+
+    /// Whether all have expired by a moment.
+    pub(crate) fn have_all_expired_by(&self, moment: Moment) -> bool {
+        self.marks.last().is_some_and(|last| *last <= moment)
+    }
+}
+
+/// Sees the moments of a table's entries, in their order.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    entries: u64,
+    first: Moment,
+    last: Moment,
+    /// One moment of so many is taken.
+    every: u64,
+    taken: Vec<Moment>,
+}
+
+impl Default for Sample {
+    fn default() -> Sample {
+        Sample {
+            entries: 0,
+            first: Moment::MAX,
+            last: 0,
+            every: 1,
+            taken: Vec::new(),
+        }
+    }
+}
+
+impl Sample {
+    /// Takes the moment of the next entry that expires.
+    pub(crate) fn add(&mut self, moment: Moment) {
+        if self.entries.is_multiple_of(self.every) {
+            if self.taken.len() == SAMPLE_MAX {
+                let mut number = 0;
+                self.taken.retain(|_| {
+                    number += 1;
+                    number % 2 == 1
+                });
+                self.every *= 2;
+            }
+            if self.entries.is_multiple_of(self.every) {
+                self.taken.push(moment);
+            }
+        }
+        self.entries += 1;
+        self.first = self.first.min(moment);
+        self.last = self.last.max(moment);
+    }
+
+    /// What it has seen; `None` for no entry that expires.
+    pub(crate) fn expiries(&self) -> Option<Expiries> {
+        let mut taken = self.taken.clone();
+        taken.sort_unstable();
+        let most = taken.len().checked_sub(1)?;
+        let mut marks = [0; MARKS];
+        for (eighth, mark) in marks.iter_mut().enumerate() {
+            let at = (most * eighth).div_ceil(MARKS - 1);
+            *mark = taken.get(at).copied().unwrap_or(self.last);
+        }
+        let [first, .., last] = &mut marks;
+        (*first, *last) = (self.first, self.last);
+        Some(Expiries {
+            entries: self.entries,
+            marks,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::seeded::Random;
+
+    use super::*;
+
+    fn of(moments: impl Iterator<Item = Moment>) -> Option<Expiries> {
+        let mut sample = Sample::default();
+        moments.for_each(|moment| sample.add(moment));
+        assert!(sample.taken.len() <= SAMPLE_MAX);
+        sample.expiries()
+    }
+
+    #[test]
+    fn few_entries_are_known_exactly_at_both_ends() {
+        assert_eq!(of(std::iter::empty()), None);
+        for count in 1..20 {
+            let found = of((1..=count).rev()).unwrap();
+            assert!(found.is_sound(count) && !found.is_sound(count - 1));
+            assert_eq!(found.expired_by(0), 0);
+            assert_eq!(found.expired_by(count), count);
+            assert!(found.have_all_expired_by(count) && !found.have_all_expired_by(count - 1));
+            if count > 1 {
+                let before = found.expired_by(count - 1);
+                assert!((1..count).contains(&before), "{before} of {count}");
+            }
+        }
+    }
+
+    /// Moments far apart do not hide the many that are near.
+    #[test]
+    fn estimates_are_within_an_eighth_and_a_half() {
+        let mut random = Random::new(7);
+        for count in [100, 2_048, 5_000, 100_000] {
+            let mut moments: Vec<Moment> = (0..count)
+                .map(|_| match random.below(10) {
+                    0 => 1 << 40,
+                    _ => 1_000 + random.below(1_000).pow(2),
+                })
+                .collect();
+            let found = of(moments.iter().copied()).unwrap();
+            moments.sort_unstable();
+            for moment in (0..1_100_000).step_by(9_973) {
+                let exact = moments.partition_point(|own| *own <= moment) as u64;
+                let told = found.expired_by(moment);
+                let off = told.abs_diff(exact);
+                assert!(off <= count * 3 / 16 + 1, "{told} for {exact} of {count}");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Pairs that have expired give their space back, whether anybody writes or not.
+//!
+//! # Idea
+//! Whoever reads steps over them, but they lie in the space until a merge meets their keys again,
+//! which may be never. So what expires in a space is counted, by bytes and by a sample of the
+//! moments ([`crate::engine::expiries`]). When by these an eighth of the space has expired, half of
+//! [`Options::expiry_lag_max`](crate::Options::expiry_lag_max) ago, a *sweep* goes through the
+//! intervals in the order of their keys, some at a time between merges, and removes the pairs that
+//! have expired for all who read (`expiry`, X2). From what it leaves the counts begin anew.
+//!
+//! A pair that is overwritten or deleted counts until then. So a sweep may come too early, but not
+//! before as much was written as an eighth of the space.
+//!
+//! The root says of a keyspace whether anything in it expires. If so, what it is is not known after
+//! an opening, and there is a sweep.
+//!
+//! # Invariants
+//! - W1. The root says so before the log is not needed any more for the first such pair.
+
+use super::Flex;
+use super::Keyspace;
+use super::index::Seek;
+use super::partition::{Changes, Reader, Wanted};
+use crate::Result;
+use crate::engine::expiries::Sample;
+use crate::expiry::{Moment, millis, moment_of};
+use crate::types::Kind;
+
+/// Intervals that a step of a sweep looks at: about a millisecond where they are cached.
+const INTERVALS: usize = 64;
+
+/// What is expired in a space is removed when it is one in so many of its bytes.
+const EXPIRED_ONE_IN: u64 = 8;
+
+/// What expires in a space.
+#[derive(Default)]
+pub(super) struct Expiring {
+    /// Whether anything may.
+    any: bool,
+    /// Whether it is not counted, since it was there when the store was opened.
+    unknown: bool,
+    counted: Counted,
+    sweep: Option<Sweep>,
+}
+
+#[derive(Default)]
+struct Counted {
+    sample: Sample,
+    bytes: u64,
+}
+
+/// A sweep that is under way.
+#[derive(Default)]
+struct Sweep {
+    /// The key from which it goes on.
+    at: Vec<u8>,
+    /// What expires of all that it has passed, and of what was merged meanwhile.
+    left: Counted,
+}
+
+impl Counted {
+    fn add(&mut self, moment: Moment, bytes: u64) {
+        self.sample.add(moment);
+        self.bytes += bytes;
+    }
+
+    /// About how many bytes have expired by a moment.
+    fn expired_by(&self, moment: Moment) -> u64 {
+        let expiries = self.sample.expiries();
+        expiries.map_or(0, |own| {
+            let part = u128::from(self.bytes) * u128::from(own.expired_by(moment));
+            u64::try_from(part / u128::from(own.entries.max(1))).unwrap_or(u64::MAX)
+        })
+    }
+}
+
+impl Expiring {
+    /// Of a space that is opened, in which something may expire or nothing does.
+    pub(super) fn of_opened(any: bool) -> Expiring {
+        Expiring {
+            any,
+            unknown: any,
+            ..Expiring::default()
+        }
+    }
+
+    /// Whether anything may expire.
+    pub(super) fn any(&self) -> bool {
+        self.any
+    }
+
+    /// Counts a pair that was merged.
+    pub(super) fn add(&mut self, moment: Moment, bytes: u64) {
+        self.any = true;
+        match &mut self.sweep {
+            Some(sweep) => sweep.left.add(moment, bytes),
+            None => self.counted.add(moment, bytes),
+        }
+    }
+
+    /// Whether a sweep is due, or under way, in a space of so many bytes.
+    fn is_due(&self, expired_by: Moment, len: u64) -> bool {
+        let expired = || self.counted.expired_by(expired_by);
+        self.any
+            && (self.sweep.is_some() || self.unknown || {
+                let expired = expired();
+                expired > 0 && expired >= len / EXPIRED_ONE_IN
+            })
+    }
+}
+
+impl Flex {
+    /// A step of a sweep in one of the spaces, if one is due; returns the bytes that were written.
+    /// The caller holds the merge lock.
+    pub(super) fn sweep_some(&self) -> Result<Option<u64>> {
+        let now = self.moments.now();
+        let wait = millis(self.options.expiry_lag_max / 2);
+        let oldest = self
+            .snapshots
+            .oldest_point()
+            .map_or(now, |point| point.moment);
+        let expired_by = now.min(oldest).saturating_sub(wait);
+        for keyspace in self.keyspaces.load().iter() {
+            let len = keyspace.partition.space().len();
+            if keyspace.expiring.lock().is_due(expired_by, len) {
+                return self.sweep_on(keyspace).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes on with the sweep of a keyspace, or begins it.
+    fn sweep_on(&self, keyspace: &Keyspace) -> Result<u64> {
+        let horizon = self.snapshots.protect(|| self.read_point()).horizon();
+        let partition = &keyspace.partition;
+        let mut at = {
+            let mut expiring = keyspace.expiring.lock();
+            expiring.sweep.get_or_insert_default().at.clone()
+        };
+        let (mut written, mut left) = (0, Vec::new());
+        let mut is_done = false;
+        for _ in 0..INTERVALS {
+            let held = partition.interval(Seek::At(&at), Reader::Merge)?;
+            let mut changes = Changes::default();
+            let interval = &held.interval;
+            for pair in 0..interval.len() {
+                if interval.kind(pair) != Kind::PutExpiring {
+                    continue;
+                }
+                let moment = moment_of(interval.stored(pair));
+                match moment <= horizon {
+                    true => changes.remove(interval.key(pair)),
+                    false => left.push((moment, interval.encoded(pair..pair + 1).len() as u64)),
+                }
+            }
+            let next = held.place.upper().map(<[u8]>::to_vec);
+            if changes.len() > 0 {
+                let wanted = Wanted {
+                    changes: 0..changes.len(),
+                    interval: Some(held.interval),
+                    place: held.place,
+                };
+                written += partition.change(vec![wanted], &changes)?;
+            }
+            match next {
+                Some(next) => at = next,
+                None => {
+                    is_done = true;
+                    break;
+                }
+            }
+        }
+        let mut expiring = keyspace.expiring.lock();
+        if let Some(sweep) = &mut expiring.sweep {
+            left.iter()
+                .for_each(|(moment, bytes)| sweep.left.add(*moment, *bytes));
+            sweep.at = at;
+        }
+        if is_done && let Some(sweep) = expiring.sweep.take() {
+            expiring.any = sweep.left.bytes > 0;
+            expiring.unknown = false;
+            expiring.counted = sweep.left;
+        }
+        Ok(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_due_when_an_eighth_has_expired() {
+        let mut expiring = Expiring::default();
+        assert!(!expiring.is_due(Moment::MAX, 0) && !expiring.any());
+        for number in 0..100 {
+            expiring.add(1_000 + number, 10);
+        }
+        assert!(expiring.any());
+        assert!(!expiring.is_due(999, 1) && !expiring.is_due(1_100, 9_000));
+        assert!(expiring.is_due(1_100, 8_000) && expiring.is_due(1_050, 3_000));
+        assert!(
+            Expiring::of_opened(true).is_due(0, 1 << 40),
+            "nothing is known of it"
+        );
+        assert!(!Expiring::of_opened(false).is_due(Moment::MAX, 0));
+        expiring.sweep = Some(Sweep::default());
+        assert!(expiring.is_due(0, 1 << 40), "it is under way");
+    }
+}
