@@ -10,6 +10,7 @@ pub(crate) mod space;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -179,6 +180,8 @@ pub(crate) struct LoadArguments {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
+    pub(crate) ttl: TtlArguments,
+    #[command(flatten)]
     pub(crate) store: StoreArguments,
     /// Form of the file. `auto` goes by the name's ending, then by the first line.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
@@ -267,6 +270,9 @@ pub(crate) struct GetArguments {
     /// Print the value's bytes as they are, without a line end.
     #[arg(long, conflicts_with = "hex")]
     pub(crate) raw: bool,
+    /// Print in how many seconds the value expires, or `never`, in its place.
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) ttl: bool,
 }
 
 /// Give a key a value.
@@ -281,6 +287,8 @@ pub(crate) struct PutArguments {
     #[arg(value_name = "VALUE")]
     pub(crate) value: OsString,
     #[command(flatten)]
+    pub(crate) ttl: TtlArguments,
+    #[command(flatten)]
     pub(crate) store: StoreArguments,
     #[command(flatten)]
     pub(crate) notation: NotationArguments,
@@ -288,6 +296,21 @@ pub(crate) struct PutArguments {
     pub(crate) durability: DurabilityArguments,
     #[command(flatten)]
     pub(crate) make: MakeArguments,
+}
+
+/// How long what is written is there.
+#[derive(Args, Debug)]
+pub(crate) struct TtlArguments {
+    /// Let what is written expire after so many seconds.
+    #[arg(long = "ttl", value_name = "SECONDS")]
+    seconds: Option<u64>,
+}
+
+impl TtlArguments {
+    /// How long it is there, if it expires.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        self.seconds.map(Duration::from_secs)
+    }
 }
 
 /// How a store is made, where there is none.

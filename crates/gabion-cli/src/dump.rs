@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! #gabion-dump 1
-//! <escaped key> TAB <escaped value>      one line per record, in key order if there is one
+//! <escaped key> TAB <escaped value> [TAB <moment>]
+//!                                        one line per record, in key order if there is one
 //! #gabion-dump end, records: <count>, checksum: <16 hexadecimal digits>
 //! ```
+//!
+//! The moment is there for a record that expires: milliseconds since 1970.
 //!
 //! Text is escaped as [`escape`](crate::escape) tells, so that a line end ends a line and a tab
 //! ends a key; and a `#` that begins a key is written `\x23`, so that a line which begins with `#`
@@ -31,7 +34,7 @@ pub(crate) fn last_line(records: u64, checksum: u64) -> String {
 
 /// Gives every line of a dump of these records to `write`, with its end.
 pub(crate) fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-    records: impl Iterator<Item = Result<(K, V), Failure>>,
+    records: impl Iterator<Item = Result<(K, V, Option<u64>), Failure>>,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut checksum = Xxh3Default::new();
@@ -43,9 +46,9 @@ pub(crate) fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     let mut line = String::new();
     let mut count = 0;
     for record in records {
-        let (key, value) = record?;
+        let (key, value, expires) = record?;
         line.clear();
-        push_record(key.as_ref(), value.as_ref(), &mut line);
+        push_record(key.as_ref(), value.as_ref(), expires, &mut line);
         emit(&line)?;
         count += 1;
     }
@@ -54,7 +57,7 @@ pub(crate) fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
 }
 
 /// Appends the line of a record, with its end.
-fn push_record(key: &[u8], value: &[u8], line: &mut String) {
+fn push_record(key: &[u8], value: &[u8], expires: Option<u64>, line: &mut String) {
     let rest = match key {
         [MARK, rest @ ..] => {
             line.push_str("\\x23");
@@ -65,16 +68,31 @@ fn push_record(key: &[u8], value: &[u8], line: &mut String) {
     escape(rest, line);
     line.push('\t');
     escape(value, line);
+    if let Some(moment) = expires {
+        line.push('\t');
+        line.push_str(&moment.to_string());
+    }
     line.push('\n');
 }
 
-/// Appends key and value of a record's line, which is without its end, or says what is wrong.
+/// Appends key and value of a record's line, which is without its end, and returns when it expires,
+/// if it does; or says what is wrong.
 pub(crate) fn read_record(
     line: &[u8],
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<Option<u64>, String> {
     let tab = memchr::memchr(b'\t', line).ok_or("no tab between key and value")?;
     unescape(&line[..tab], key)?;
-    unescape(&line[tab + 1..], value)
+    let rest = &line[tab + 1..];
+    let Some(tab) = memchr::memchr(b'\t', rest) else {
+        unescape(rest, value)?;
+        return Ok(None);
+    };
+    unescape(&rest[..tab], value)?;
+    let moment = std::str::from_utf8(&rest[tab + 1..]).ok();
+    let moment = moment.and_then(|text| text.parse().ok());
+    moment
+        .map(Some)
+        .ok_or_else(|| "what follows the value is no moment".to_owned())
 }

@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
 
-use gabion::Options;
+use gabion::{Db, Keyspace, Options};
 
 use crate::args::{DelArguments, GetArguments, NotationArguments, PutArguments};
 use crate::escape::{escaped, hex, unhex};
@@ -31,18 +32,29 @@ pub(crate) fn text_of(bytes: &[u8], notation: NotationArguments) -> String {
 pub(crate) fn get(arguments: &GetArguments, output: &mut Output) -> Result<(), Failure> {
     let key = bytes_of(&arguments.key, arguments.notation)?;
     let db = store::open_existing(&arguments.store.db, Options::default())?;
-    let value = store::existing_keyspace(&db, &arguments.store)?.get(&key)?;
-    let Some(value) = value else {
+    let keyspace = store::existing_keyspace(&db, &arguments.store)?;
+    let Some(value) = keyspace.get(&key)? else {
         return Err(Failure::new(format!(
             "no such key: {}",
             text_of(&key, arguments.notation)
         )));
     };
     match arguments.raw {
+        _ if arguments.ttl => output.line(&ttl_of(&db, &keyspace, &key)?)?,
         true => output.bytes(&value)?,
         false => output.line(&text_of(&value, arguments.notation))?,
     }
     Ok(db.close()?)
+}
+
+/// How many seconds are left until the value of a key expires.
+fn ttl_of(db: &Db, keyspace: &Keyspace, key: &[u8]) -> Result<String, Failure> {
+    if !db.engine().capabilities().expiry {
+        return Ok("never".to_owned());
+    }
+    let at = keyspace.expires_at(key)?;
+    let left = |at: SystemTime| at.duration_since(SystemTime::now()).unwrap_or_default();
+    Ok(at.map_or("never".to_owned(), |at| left(at).as_secs().to_string()))
 }
 
 /// Gives a key a value.
@@ -52,7 +64,11 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let durability = arguments.durability.durability;
     let options = arguments.make.options()?.durability(durability);
     let db = options.open(&arguments.store.db)?;
-    store::keyspace(&db, &arguments.store)?.put(&key, &value)?;
+    let keyspace = store::keyspace(&db, &arguments.store)?;
+    match arguments.ttl.ttl() {
+        Some(ttl) => keyspace.put_expiring(&key, &value, ttl)?,
+        None => keyspace.put(&key, &value)?,
+    }
     Ok(db.close()?)
 }
 

@@ -23,6 +23,8 @@ const READ_BYTES: usize = 1 << 20;
 pub(super) struct Record {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
+    /// When it expires, in milliseconds since 1970, if the file says so.
+    pub(super) expires: Option<u64>,
 }
 
 /// A place between two records of a text, and the text up to there.

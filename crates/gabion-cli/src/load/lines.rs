@@ -330,7 +330,7 @@ impl<'a> DumpLines<'a> {
         };
         record.key.clear();
         record.value.clear();
-        dump::read_record(line, &mut record.key, &mut record.value)
+        record.expires = dump::read_record(line, &mut record.key, &mut record.value)
             .map_err(|what| self.lines.wrong(&format!("the dump is damaged: {what}")))?;
         self.records += 1;
         Ok(true)

@@ -26,10 +26,10 @@ mod unpack;
 mod tests;
 
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gabion::text::{bytes_text, counted};
-use gabion::{Db, Durability, Keyspace, WriteBatch};
+use gabion::{Db, Durability, Expiry, Keyspace, WriteBatch};
 use gabion_media::process_written_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -97,6 +97,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         records: 0,
         records_earlier: earlier.unwrap_or(0),
         value_bytes_max: db.engine().capabilities().value_bytes_max,
+        ttl: arguments.ttl.ttl(),
         is_unchecked: form == Form::Dump && !is_checked,
         bar: progress_bar(input.length()),
     };
@@ -205,6 +206,8 @@ struct Load<'a> {
     records_earlier: u64,
     /// Bytes that a value may have in the store.
     value_bytes_max: u64,
+    /// How long records are there of which the file does not say it, if they expire.
+    ttl: Option<Duration>,
     /// It is a dump whose end has not been seen.
     is_unchecked: bool,
     bar: ProgressBar,
@@ -245,7 +248,15 @@ impl Load<'_> {
                 self.value_bytes_max
             ));
         }
-        let put = self.batch.put(self.keyspace, &record.key, &record.value);
+        let (key, value) = (&record.key, &record.value);
+        let own = record.expires.map(|moment| {
+            let since = Duration::from_millis(moment);
+            Expiry::At(UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH))
+        });
+        let put = match own.or(self.ttl.map(Expiry::After)) {
+            Some(expiry) => self.batch.put_expiring(self.keyspace, key, value, expiry),
+            None => self.batch.put(self.keyspace, key, value),
+        };
         put.map_err(|error| error.to_string())
     }
 

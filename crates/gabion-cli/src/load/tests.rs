@@ -37,7 +37,7 @@ fn records(text: &[u8], piece: usize, form: &Form) -> Result<Pairs, (Pairs, Stri
 
 fn dumped(pairs: &Pairs) -> Vec<u8> {
     let mut text = Vec::new();
-    let records = pairs.iter().map(|(key, value)| Ok((key, value)));
+    let records = pairs.iter().map(|(key, value)| Ok((key, value, None)));
     dump::write(records, |line| {
         text.extend_from_slice(line);
         Ok::<(), Failure>(())
