@@ -506,3 +506,54 @@ fn limits_hold_for_the_value_alone() {
     assert_eq!(keyspace.get("").unwrap(), None);
     db.close().unwrap();
 }
+
+/// A scan that had stepped over many keys that are gone let the MemTable remember that there is
+/// nothing. What has expired is there for who reads at an earlier moment.
+#[test]
+fn no_reader_of_an_earlier_moment_misses_what_has_expired_since() {
+    for engine in engines_on_disks() {
+        for flushes in [false, true] {
+            let _context = Context(|| format!("{engine}, flushes: {flushes}"));
+            let clock = Clock::manual();
+            let options = small_options()
+                .engine(engine)
+                .memtable_budget_bytes(4 << 20)
+                .log_bytes_max(4 << 20)
+                .clock(clock.clone());
+            let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
+            let keyspace = db.default_keyspace();
+            for number in 0..5_000_u32 {
+                let key = format!("{number:06}");
+                match number % 2 {
+                    0 => {
+                        let after = Duration::from_secs(10);
+                        keyspace.put_expiring(key, "value", after).unwrap();
+                    }
+                    _ => keyspace.delete(key).unwrap(),
+                }
+            }
+            if flushes {
+                db.flush().unwrap();
+            }
+            db.put("behind", "them").unwrap();
+            let early = db.snapshot();
+            clock.advance(Duration::from_secs(10));
+            // The second one begins behind what the first one has told of.
+            for _ in 0..3 {
+                let first = db.iter().next().unwrap().unwrap();
+                assert_eq!(&*first.0, b"behind");
+                let first = early.iter(keyspace).next().unwrap().unwrap();
+                assert_eq!(&*first.0, b"000000");
+                let (start, end) = ("000100", "004000");
+                assert_eq!(early.range(keyspace, start..end).count(), 1_950);
+            }
+            drop(early);
+            db.compact::<&[u8]>(..).unwrap();
+            db.wait_idle().unwrap();
+            assert_eq!(db.iter().count(), 1);
+            let stats = db.stats();
+            assert!(stats.live_bytes < 2_000, "{} bytes", stats.live_bytes);
+            db.close().unwrap();
+        }
+    }
+}

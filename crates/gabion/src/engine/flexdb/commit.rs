@@ -39,6 +39,7 @@ use super::index::{Place, Seek};
 use super::interval::Interval;
 use super::layout::Root;
 use super::partition::{Changes, Partition, Reader, Wanted};
+use super::sweep::remove_expired;
 use super::{Flex, Keyspace};
 use crate::Result;
 use crate::bytes::assign;
@@ -223,7 +224,8 @@ impl Flex {
         }
     }
 
-    /// Merges everything, and writes all intervals of a range anew that lie in several extents.
+    /// Merges everything, removes what has expired in a range, and writes all of its intervals anew
+    /// that lie in several extents.
     pub(crate) fn compact_range(
         &self,
         keyspace: &Keyspace,
@@ -231,13 +233,25 @@ impl Flex {
         upper: Option<&[u8]>,
     ) -> Result<()> {
         self.flush()?;
+        let horizon = self.horizon();
         let mut at = Some(lower.to_vec());
         let mut changed = false;
         while let Some(key) = at.filter(|key| upper.is_none_or(|upper| &**key < upper)) {
             self.health.check_writable()?;
             let lock = self.lock_merges_of(keyspace)?;
-            let held = keyspace.partition.interval(Seek::At(&key), Reader::Merge)?;
-            let done = keyspace.partition.defragment(&held);
+            let partition = &keyspace.partition;
+            let held = partition.interval(Seek::At(&key), Reader::Merge)?;
+            if held.interval.has_any_expired(horizon) {
+                // What is left of it is looked at again.
+                let written = remove_expired(partition, held, horizon);
+                let written = written.map_err(|error| self.fail_unless_short(error))?;
+                changed = true;
+                at = Some(key);
+                drop(lock);
+                self.pay(Class::Usual, written);
+                continue;
+            }
+            let done = partition.defragment(&held);
             let done = done.map_err(|error| self.fail_unless_short(error))?;
             changed |= done;
             at = held.place.upper().map(<[u8]>::to_vec);

@@ -383,6 +383,11 @@ impl Interval {
         has_expired(self.kind(at), self.stored(at), || moment)
     }
 
+    /// Whether any pair has expired by a moment.
+    pub(super) fn has_any_expired(&self, moment: Moment) -> bool {
+        (0..self.len()).any(|at| self.has_expired(at, moment))
+    }
+
     /// What is stored of pair `at` behind its key.
     #[inline]
     pub(super) fn stored(&self, at: usize) -> &[u8] {

@@ -17,14 +17,15 @@
 //! # Invariants
 //! - W1. The root says so before the log is not needed any more for the first such pair.
 
+use std::sync::Arc;
+
 use super::Flex;
 use super::Keyspace;
 use super::index::Seek;
-use super::partition::{Changes, Reader, Wanted};
+use super::partition::{Changes, Held, Partition, Reader, Wanted};
 use crate::Result;
 use crate::engine::expiries::Sample;
-use crate::expiry::{Moment, millis, moment_of};
-use crate::types::Kind;
+use crate::expiry::{Moment, expires, millis};
 
 /// Intervals that a step of a sweep looks at: about a millisecond where they are cached.
 const INTERVALS: usize = 64;
@@ -129,9 +130,14 @@ impl Flex {
         Ok(None)
     }
 
+    /// What expired up to then is gone for all who read (`expiry`, X2).
+    pub(super) fn horizon(&self) -> Moment {
+        self.snapshots.protect(|| self.read_point()).horizon()
+    }
+
     /// Goes on with the sweep of a keyspace, or begins it.
     fn sweep_on(&self, keyspace: &Keyspace) -> Result<u64> {
-        let horizon = self.snapshots.protect(|| self.read_point()).horizon();
+        let horizon = self.horizon();
         let partition = &keyspace.partition;
         let mut at = {
             let mut expiring = keyspace.expiring.lock();
@@ -141,27 +147,17 @@ impl Flex {
         let mut is_done = false;
         for _ in 0..INTERVALS {
             let held = partition.interval(Seek::At(&at), Reader::Merge)?;
-            let mut changes = Changes::default();
-            let interval = &held.interval;
-            for pair in 0..interval.len() {
-                if interval.kind(pair) != Kind::PutExpiring {
-                    continue;
-                }
-                let moment = moment_of(interval.stored(pair));
-                match moment <= horizon {
-                    true => changes.remove(interval.key(pair)),
-                    false => left.push((moment, interval.encoded(pair..pair + 1).len() as u64)),
-                }
-            }
             let next = held.place.upper().map(<[u8]>::to_vec);
-            if changes.len() > 0 {
-                let wanted = Wanted {
-                    changes: 0..changes.len(),
-                    interval: Some(held.interval),
-                    place: held.place,
-                };
-                written += partition.change(vec![wanted], &changes)?;
+            let interval = Arc::clone(&held.interval);
+            for pair in 0..interval.len() {
+                if let Some(moment) = expires(interval.kind(pair), interval.stored(pair))
+                    && moment > horizon
+                {
+                    left.push((moment, interval.encoded(pair..pair + 1).len() as u64));
+                }
             }
+            drop(interval);
+            written += remove_expired(partition, held, horizon)?;
             match next {
                 Some(next) => at = next,
                 None => {
@@ -183,6 +179,24 @@ impl Flex {
         }
         Ok(written)
     }
+}
+
+/// Removes the pairs of an interval that have expired by a moment; returns the bytes that were
+/// written. The caller holds the merge lock.
+pub(super) fn remove_expired(partition: &Partition, held: Held, horizon: Moment) -> Result<u64> {
+    let mut changes = Changes::default();
+    let interval = &held.interval;
+    let gone = (0..interval.len()).filter(|pair| interval.has_expired(*pair, horizon));
+    gone.for_each(|pair| changes.remove(interval.key(pair)));
+    if changes.len() == 0 {
+        return Ok(0);
+    }
+    let wanted = Wanted {
+        changes: 0..changes.len(),
+        interval: Some(held.interval),
+        place: held.place,
+    };
+    partition.change(vec![wanted], &changes)
 }
 
 #[cfg(test)]
