@@ -46,7 +46,7 @@ fn store_options(options: &Options) -> StoreOptions {
         Durability::Sync => Flushed::Strict,
         Durability::Interval(_) | Durability::Buffered => Flushed::Relaxed,
     };
-    let capacity = match options.records_planned {
+    let capacity = match options.mapped.records_planned {
         0 => RECORDS_PLANNED,
         planned => planned,
     };

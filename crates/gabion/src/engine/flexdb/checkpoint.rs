@@ -17,8 +17,9 @@ use super::{Flex, Keyspace, Scan, Write};
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::log::BatchEncoder;
 use crate::options::Durability;
+use crate::sizes::TABLES_MOST;
 use crate::types::{Kind, Seq};
-use crate::{DEFAULT_TABLE_MEMORY_BYTES, Options, Result};
+use crate::{Options, Result, Tuning};
 
 /// Memory for the MemTables of the new store, which takes keys in order.
 const MEMTABLE_BYTES: u64 = 16 << 20;
@@ -34,12 +35,12 @@ impl Flex {
             create_if_missing: true,
             error_if_exists: true,
             durability: Durability::Buffered,
-            memtable_budget_bytes: Some(memtables),
-            cache_bytes: Some(0),
-            memory_bytes_max: self
-                .options
-                .memory_ceiling()
-                .min(memtables + DEFAULT_TABLE_MEMORY_BYTES),
+            memory_bytes_max: self.options.memory_ceiling().min(memtables + TABLES_MOST),
+            tuning: Tuning {
+                memtable_budget_bytes: Some(memtables),
+                cache_bytes: Some(0),
+                ..self.options.tuning.clone()
+            },
             ..self.options.clone()
         };
         let copy = Flex::open(target.clone(), options)?;

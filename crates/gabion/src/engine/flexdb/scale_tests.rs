@@ -12,11 +12,11 @@ use super::ceiling::FITTED;
 use super::commit::LOOKS;
 use super::scan::STEPS;
 use super::{Flex, Keyspace, Scan, Write};
-use crate::Options;
 use crate::engine::snapshots::COLLECTED;
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::log::BatchEncoder;
 use crate::types::{Kind, Seq};
+use crate::{Options, Tuning};
 
 fn write(engine: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
     let write = Write::Single {
@@ -73,7 +73,7 @@ fn the_head_of_a_queue_is_found_in_few_steps() {
     for (budget, pushed_first) in [(64 << 20, false), (256 << 10, false), (64 << 20, true)] {
         let options = Options::default()
             .background_threads(0)
-            .memtable_budget_bytes(budget);
+            .tuning(Tuning::default().memtable_budget_bytes(budget));
         let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("queue").unwrap();
         let (mut tail, mut queue, mut steps) = (0_u64, VecDeque::new(), 0);
@@ -228,7 +228,7 @@ fn compare_with_a_map(seed: u64) {
     let mut random = Random::new(seed);
     let options = Options::default()
         .background_threads(0)
-        .memtable_budget_bytes(64 << 10);
+        .tuning(Tuning::default().memtable_budget_bytes(64 << 10));
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
     let mut map: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
@@ -343,7 +343,7 @@ fn nothing_is_lost_of_queues_that_many_use() {
     let items = setting("GABION_QUEUE_ITEMS", 6_000);
     let options = Options::default()
         .background_threads(2)
-        .memtable_budget_bytes(1 << 20);
+        .tuning(Tuning::default().memtable_budget_bytes(1 << 20));
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("queues").unwrap();
     let queue_key = |queue: u8, number: u64| [&[queue][..], &key(number)].concat();

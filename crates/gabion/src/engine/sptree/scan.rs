@@ -188,6 +188,7 @@ mod tests {
     use gabion_media::Disk;
 
     use super::*;
+    use crate::MappedOptions;
     use crate::engine::write::Write;
     use crate::types::Kind;
     use crate::{Durability, Engine, Options};
@@ -203,8 +204,11 @@ mod tests {
         let options = Options::default()
             .engine(Engine::Sptree)
             .durability(Durability::Buffered)
-            .pool_bytes(64 << 20)
-            .checkpoints(false)
+            .mapped(
+                MappedOptions::default()
+                    .pool_bytes(64 << 20)
+                    .checkpoints(false),
+            )
             .background_threads(0);
         let disk = Disk::create_system(dir.path()).expect("a directory");
         let store = SpStore::open(disk, options).expect("it opens");

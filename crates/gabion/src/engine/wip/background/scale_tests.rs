@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gabion_media::seeded::{Random, each_seed, setting};
 use gabion_media::{Disk, SimDisk};
 
+use crate::Tuning;
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::engine::wip::policy::space::{Space, Totals};
 use crate::engine::wip::{Keyspace, OpenStore, Scan, Wip, Write};
@@ -119,9 +120,12 @@ fn what_is_kept_of_all_buckets_is_what_a_look_at_all_finds() {
             let mut random = Random::new(seed);
             let options = Options::default()
                 .background_threads(0)
-                .clock(Clock::manual())
-                .memtable_budget_bytes(96 << 10)
-                .bucket_bytes(24 << 10)
+                .tuning(
+                    Tuning::default()
+                        .clock(Clock::manual())
+                        .memtable_budget_bytes(96 << 10)
+                        .bucket_bytes(24 << 10),
+                )
                 .log_bytes_max(512 << 10);
             let sim = SimDisk::new();
             let mut engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
@@ -171,7 +175,7 @@ fn what_is_kept_of_all_buckets_is_what_a_look_at_all_finds() {
 fn what_is_kept_has_nothing_of_keyspaces_that_left_beside_a_look() {
     let options = Options::default()
         .background_threads(0)
-        .memtable_budget_bytes(1 << 20);
+        .tuning(Tuning::default().memtable_budget_bytes(1 << 20));
     let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -202,7 +206,7 @@ fn visits(count: usize) -> usize {
     // Threads take a step each time that they are woken, so what they look at varies.
     let options = Options::default()
         .background_threads(0)
-        .clock(Clock::manual());
+        .tuning(Tuning::default().clock(Clock::manual()));
     let engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
     let name = |number: usize| format!("keyspace {number}");
     let all: Vec<Arc<Keyspace>> = (0..count)
@@ -281,10 +285,11 @@ fn first(
 fn the_head_of_a_queue_is_found_in_few_steps() {
     for (form, flushes) in [(1, false), (2, true)] {
         let sim = SimDisk::new();
-        let options = Options::default()
-            .background_threads(0)
-            .bucket_bytes(256 << 10)
-            .memtable_budget_bytes(if flushes { 256 << 10 } else { 64 << 20 });
+        let options = Options::default().background_threads(0).tuning(
+            Tuning::default()
+                .bucket_bytes(256 << 10)
+                .memtable_budget_bytes(if flushes { 256 << 10 } else { 64 << 20 }),
+        );
         let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
         let engine = &store.0;
         let keyspace = engine.create_keyspace("queue").unwrap();
@@ -330,10 +335,11 @@ fn scans_beside_gaps_find_what_a_map_holds() {
         |seed| {
             println!("seed {seed}");
             let mut random = Random::new(seed);
-            let options = Options::default()
-                .background_threads(0)
-                .memtable_budget_bytes(64 << 10)
-                .bucket_bytes(16 << 10);
+            let options = Options::default().background_threads(0).tuning(
+                Tuning::default()
+                    .memtable_budget_bytes(64 << 10)
+                    .bucket_bytes(16 << 10),
+            );
             let sim = SimDisk::new();
             let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
             let engine = &store.0;
@@ -440,10 +446,11 @@ fn scans_beside_gaps_find_what_a_map_holds() {
 fn nothing_is_lost_of_queues_that_many_use() {
     const QUEUES: u8 = 3;
     let items = setting("GABION_QUEUE_ITEMS", 6_000);
-    let options = Options::default()
-        .background_threads(2)
-        .bucket_bytes(256 << 10)
-        .memtable_budget_bytes(1 << 20);
+    let options = Options::default().background_threads(2).tuning(
+        Tuning::default()
+            .bucket_bytes(256 << 10)
+            .memtable_budget_bytes(1 << 20),
+    );
     let sim = SimDisk::new();
     let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
     let keyspace = store.0.create_keyspace("queues").unwrap();

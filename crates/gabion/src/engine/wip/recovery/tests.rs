@@ -9,6 +9,7 @@ use gabion_media::{Disk, SimDisk};
 use super::super::readpath::scan::{OpenStore, Scan};
 use super::super::{Keyspace, Wip, Write};
 use super::*;
+use crate::Tuning;
 use crate::engine::ssd::Commit;
 use crate::log::BatchEncoder;
 
@@ -36,8 +37,11 @@ fn key(number: u64) -> Vec<u8> {
 fn options() -> Options {
     Options::default()
         .background_threads(0)
-        .bucket_bytes(8 << 10)
-        .memtable_budget_bytes(64 << 20)
+        .tuning(
+            Tuning::default()
+                .bucket_bytes(8 << 10)
+                .memtable_budget_bytes(64 << 20),
+        )
         .log_bytes_max(2 << 20)
 }
 
