@@ -345,8 +345,8 @@ impl Keyspace {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pairs(&self) -> Pairs {
-        match self.store.engine.walk(&self.inner) {
-            Some(walk) => Pairs::walk(walk, self.store.lease()),
+        match engine::walk(&self.store, &self.inner) {
+            Some(walk) => Pairs::walk(walk),
             None => Pairs::scan(self.iter()),
         }
     }

@@ -72,7 +72,8 @@ impl Flex {
         seq: Seq,
     ) -> Result<()> {
         self.share_snapshot(seq);
-        let mut scan = Scan::new(self, keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+        let store = Arc::<Flex>::clone(self);
+        let mut scan = Scan::new(store, keyspace, seq, Bound::Unbounded, Bound::Unbounded);
         let (mut batch, mut user_bytes) = (BatchEncoder::default(), 0);
         loop {
             let is_pair = scan.advance()?;

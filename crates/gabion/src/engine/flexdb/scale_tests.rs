@@ -44,7 +44,8 @@ fn end_key(
 ) -> Option<Vec<u8>> {
     engine.share_snapshot(seq);
     let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut scan = Scan::new(engine, keyspace, seq, Bound::Included(lower), upper);
+    let store = Arc::<Flex>::clone(engine);
+    let mut scan = Scan::new(store, keyspace, seq, Bound::Included(lower), upper);
     match is_front {
         true => scan.advance().unwrap().then(|| scan.key().to_vec()),
         false => scan.next_back().unwrap().map(|(key, _)| key.to_vec()),
@@ -165,7 +166,8 @@ fn tombstones_before_readers_are_merged_without_a_write() {
     let (engine, keyspace) = mostly_gone();
     let count = || {
         let seq = engine.begin_snapshot();
-        let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+        let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
+        let mut scan = Scan::new(store, &keyspace, seq, all, all);
         let mut pairs = 0;
         while scan.advance().unwrap() {
             pairs += 1;
@@ -193,7 +195,8 @@ fn tombstones_of_the_past_let_nothing_be_merged() {
     engine.flush().unwrap();
     let count = |seq: Seq| {
         engine.share_snapshot(seq);
-        let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+        let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
+        let mut scan = Scan::new(store, &keyspace, seq, all, all);
         let mut pairs = 0;
         while scan.next_back().unwrap().is_some() {
             pairs += 1;
@@ -323,7 +326,8 @@ fn no_gap_is_noted_that_the_back_has_read() {
         }
     }
     let seq = engine.begin_snapshot();
-    let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+    let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
+    let mut scan = Scan::new(store, &keyspace, seq, all, all);
     for expected in [99, 98] {
         let (key, _) = scan.next_back().unwrap().unwrap();
         assert_eq!(*key, [expected]);

@@ -29,6 +29,7 @@ use super::partition::{Held, Reader};
 use super::{Flex, Keyspace};
 use crate::bytes::assign;
 use crate::engine::memtable::{MemCursor, NOTED_FROM};
+use crate::engine::open_store::OpenStore;
 use crate::ranges::key_range;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
@@ -40,7 +41,6 @@ type Pair = (Slice, Slice);
 
 /// The pairs of a keyspace in a range.
 pub(crate) struct Scan {
-    engine: Arc<Flex>,
     keyspace: Arc<Keyspace>,
     /// Registered.
     seq: Seq,
@@ -58,6 +58,13 @@ pub(crate) struct Scan {
     /// The keys that were not read yet: from the first one up to, but without, the second one;
     /// `None` when there is none left.
     middle: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    store: Arc<dyn OpenStore<Flex>>,
+}
+
+impl OpenStore<Flex> for Flex {
+    fn engine(&self) -> &Flex {
+        self
+    }
 }
 
 /// The search of the front for its first pair.
@@ -85,9 +92,9 @@ impl Drop for Scan {
         #[cfg(test)]
         STEPS.set(STEPS.get() + u64::from(gone));
         if gone >= NOTED_FROM {
-            self.engine.count_steps(gone, self.seq);
+            self.store.engine().count_steps(gone, self.seq);
         }
-        self.engine.end_snapshot(self.seq);
+        self.store.engine().end_snapshot(self.seq);
     }
 }
 
@@ -115,14 +122,13 @@ struct Images {
 impl Scan {
     /// A scan at `seq`, whose registration it takes over.
     pub(crate) fn new(
-        engine: &Arc<Flex>,
+        store: Arc<dyn OpenStore<Flex>>,
         keyspace: &Arc<Keyspace>,
         seq: Seq,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Scan {
         Scan {
-            engine: Arc::clone(engine),
             keyspace: Arc::clone(keyspace),
             seq,
             sources: None,
@@ -134,6 +140,7 @@ impl Scan {
             back: VecDeque::new(),
             back_sources: None,
             middle: key_range((lower, upper)),
+            store,
         }
     }
 
@@ -190,7 +197,7 @@ impl Scan {
             false => search.upper.as_deref(),
         };
         let lower = search.lower.as_deref().unwrap_or_default();
-        let view = self.engine.view.load();
+        let view = self.store.engine().view.load();
         let mut waiting = view.waiting.iter();
         if is_below(lower, upper)
             && let Some(newest) = waiting.find_map(|own| own.layer(self.keyspace.id))
@@ -337,7 +344,7 @@ impl Scan {
                 Some(held) => held,
                 None => partition.interval(Seek::At(&lower), Reader::User)?,
             };
-            if self.engine.is_outdated(&sources.view) {
+            if self.store.engine().is_outdated(&sources.view) {
                 continue;
             }
             if !std::mem::replace(&mut sources.are_placed, true) {
@@ -380,7 +387,7 @@ impl Scan {
             let (mut sources, _) = self.sources_after(known);
             let seek = upper.map_or(Seek::Last, Seek::Below);
             let held = self.keyspace.partition.interval(seek, Reader::User)?;
-            if self.engine.is_outdated(&sources.view) {
+            if self.store.engine().is_outdated(&sources.view) {
                 continue;
             }
             let mut begin = held.place.lower().max(lower).to_vec();
@@ -415,10 +422,10 @@ impl Scan {
     /// The MemTables to read: those of before if nothing newer was merged, else others, which is
     /// told.
     fn sources_after(&self, known: Option<Sources>) -> (Sources, bool) {
-        if let Some(known) = known.filter(|known| !self.engine.is_outdated(&known.view)) {
+        if let Some(known) = known.filter(|known| !self.store.engine().is_outdated(&known.view)) {
             return (known, false);
         }
-        let view = self.engine.view.load_full();
+        let view = self.store.engine().view.load_full();
         let source = |generation: &Arc<Generation>| {
             let layer = generation.layer(self.keyspace.id)?;
             Some(Source {

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use gabion_media::seeded::Random;
 use gabion_media::{Disk, SimDisk};
 
-use super::super::readpath::scan::{OpenStore, Scan};
+use super::super::readpath::scan::Scan;
 use super::super::{Keyspace, Wip, Write};
 use super::*;
 use crate::Tuning;
@@ -19,15 +19,6 @@ const KEYS: u64 = 1_500;
 const NAMES: [&str; 3] = ["one", "another", "third"];
 
 type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// A store whose scans hold it.
-struct Held(Arc<Wip>);
-
-impl OpenStore for Held {
-    fn engine(&self) -> &Wip {
-        &self.0
-    }
-}
 
 fn key(number: u64) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
@@ -110,7 +101,7 @@ fn ingest(random: &mut Random, engine: &Wip, twins: &mut [Twin]) {
 /// All that a store says: by scans from both ends, which must agree, and by gets.
 fn read(engine: &Arc<Wip>, keyspace: &Keyspace) -> Twin {
     let scan = || {
-        let store = Arc::new(Held(Arc::clone(engine)));
+        let store = Arc::<Wip>::clone(engine);
         let (lower, upper) = (Bound::Unbounded, Bound::Unbounded);
         Scan::new(store, keyspace, engine.begin_snapshot(), lower, upper)
     };
