@@ -53,7 +53,7 @@ impl Deref for Opened {
     }
 }
 
-/// A lease is of whichever engine the store has; nobody asks it for another one.
+/// Gives scans the engine of their store. A scan is of that engine, so none asks for another one.
 macro_rules! lease_of {
     ($($engine:ty: $handle:ident,)*) => {
         $(impl OpenStore<$engine> for Lease {
