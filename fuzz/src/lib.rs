@@ -5,7 +5,7 @@
 //! not panic, hang, or ask for memory beyond what the file could fill. Checksums are out of the
 //! way (`gabion_media::crc32c`).
 
-use gabion::{Compression, Db, Durability, Engine, Options, Result};
+use gabion::{Compression, Db, Durability, Engine, Options, Result, Tuning};
 use gabion_media::{Disk, SimDisk};
 
 /// A target: its name, and whose file it is.
@@ -77,11 +77,14 @@ impl Specimen {
             .durability(Durability::Sync)
             .background_threads(0)
             .compression(Compression::Lz4)
-            .memtable_budget_bytes(4 << 10)
+            .tuning(
+                Tuning::default()
+                    .memtable_budget_bytes(4 << 10)
+                    .bucket_bytes(2 << 10)
+                    .block_bytes(128)
+                    .cache_bytes(64 << 10),
+            )
             .log_bytes_max(16 << 10)
-            .bucket_bytes(2 << 10)
-            .block_bytes(128)
-            .cache_bytes(64 << 10)
             .memory_bytes_max(1 << 20);
         let sim = SimDisk::recording();
         let db = fill(&sim, &options).expect("a sound disk takes all");

@@ -334,11 +334,11 @@ impl MakeArguments {
     /// Options for a store of that engine and size.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let engine = self.engine.parse().map_err(Failure::usage::<String>)?;
-        let options = Options::default().engine(engine);
-        Ok(match self.pool_bytes {
-            Some(bytes) => options.pool_bytes(bytes),
-            None => options,
-        })
+        let mut options = Options::default().engine(engine);
+        if let Some(bytes) = self.pool_bytes {
+            options.mapped.pool_bytes = bytes;
+        }
+        Ok(options)
     }
 }
 

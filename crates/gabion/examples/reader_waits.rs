@@ -18,7 +18,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gabion::{Db, Durability, Engine, Options, ReaderWaits};
+use gabion::{Db, Durability, Engine, Options, ReaderWaits, Tuning};
 
 const KEY_BYTES: usize = 27;
 const VALUE_BYTES: usize = 127;
@@ -113,7 +113,7 @@ fn main() -> gabion::Result<()> {
         .engine(Engine::Flex)
         .error_if_exists(true)
         .durability(Durability::Buffered)
-        .cache_bytes(records * (KEY_BYTES + VALUE_BYTES) as u64 / 16)
+        .tuning(Tuning::default().cache_bytes(records * (KEY_BYTES + VALUE_BYTES) as u64 / 16))
         .background_threads(usize::try_from(threads).expect("a number of threads"))
         .open(&path)?;
     for number in 0..records {

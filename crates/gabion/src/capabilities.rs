@@ -168,8 +168,8 @@ pub struct Capabilities {
     pub keyspace_options: bool,
     /// Keyspaces can be dropped: [`Db::drop_keyspace`](crate::Db::drop_keyspace).
     pub drop_keyspace: bool,
-    /// The store is a mapped file of the size [`Options::pool_bytes`](crate::Options::pool_bytes),
-    /// which must lie in a directory of the system.
+    /// The store is one mapped file, which must lie in a directory of the system:
+    /// [`MappedOptions`](crate::MappedOptions) are for it.
     pub mapped: bool,
     /// Length in bytes of the longest key.
     pub key_bytes_max: u64,

@@ -438,7 +438,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Unsupported`] for [`Durability::Sync`] of a store that was made
-    /// without what that takes ([`Options::checkpoints`]).
+    /// without what that takes ([`MappedOptions::checkpoints`](crate::MappedOptions::checkpoints)).
     pub fn persist(&self, durability: Durability) -> Result<()> {
         self.handle().persist(durability)
     }

@@ -1,14 +1,12 @@
 //! Iterators over ranges of keys.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use gabion_media::Owner;
 
 use crate::engine::{Scan, Walk};
 use crate::expiry::time_of;
-use crate::opened::Lease;
 use crate::{Error, Result, Slice};
 
 /// The pairs of a keyspace in a range, in the order of their keys from the front and in the
@@ -166,11 +164,7 @@ pub struct Pairs(Source);
 
 enum Source {
     Scan(Iter),
-    Walk {
-        walk: Walk,
-        /// Stays open as long as the walk lives.
-        _store: Arc<Lease>,
-    },
+    Walk(Walk),
 }
 
 impl Pairs {
@@ -178,9 +172,8 @@ impl Pairs {
         Pairs(Source::Scan(iter))
     }
 
-    pub(crate) fn walk(walk: Walk, store: &Arc<Lease>) -> Pairs {
-        let _store = Arc::clone(store);
-        Pairs(Source::Walk { walk, _store })
+    pub(crate) fn walk(walk: Walk) -> Pairs {
+        Pairs(Source::Walk(walk))
     }
 }
 
@@ -190,7 +183,7 @@ impl Iterator for Pairs {
     fn next(&mut self) -> Option<Result<(Slice, Slice)>> {
         match &mut self.0 {
             Source::Scan(iter) => iter.next(),
-            Source::Walk { walk, .. } => walk.next().transpose(),
+            Source::Walk(walk) => walk.next().transpose(),
         }
     }
 }

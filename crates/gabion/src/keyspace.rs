@@ -106,7 +106,7 @@ impl Keyspace {
     /// [takes](crate::Capabilities::value_bytes_max); [`Error::Media`] when
     /// the medium fails or is full; [`Error::ReadOnly`] after an earlier failure;
     /// [`Error::Closed`]; [`Error::Unsupported`] for [`Durability::Sync`] of a store that was made
-    /// without what that takes ([`Options::checkpoints`](crate::Options::checkpoints)).
+    /// without what that takes ([`MappedOptions::checkpoints`](crate::MappedOptions::checkpoints)).
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, self.store.durability)
@@ -343,17 +343,18 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// use gabion::{Engine, Options};
+    /// use gabion::{Engine, MappedOptions, Options};
     ///
-    /// let db = Options::default().engine(Engine::Scmkv).pool_bytes(64 << 20).open(dir.path())?;
+    /// let mapped = MappedOptions::default().pool_bytes(64 << 20);
+    /// let db = Options::default().engine(Engine::Scmkv).mapped(mapped).open(dir.path())?;
     /// db.put("stone", "granite")?;
     /// let pairs: Result<Vec<_>, _> = db.default_keyspace().pairs().collect();
     /// assert_eq!(pairs?.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pairs(&self) -> Pairs {
-        match self.store.engine.walk(&self.inner) {
-            Some(walk) => Pairs::walk(walk, self.store.lease()),
+        match engine::walk(&self.store, &self.inner) {
+            Some(walk) => Pairs::walk(walk),
             None => Pairs::scan(self.iter()),
         }
     }

@@ -39,9 +39,10 @@ use crate::{Compression, Error, Options, Result};
 pub struct KeyspaceOptions {
     /// How blocks are compressed.
     pub compression: Option<Compression>,
-    /// Bytes of a block before compression, as [`Options::block_bytes`].
+    /// Bytes of a block before compression, as [`Tuning::block_bytes`](crate::Tuning::block_bytes).
     pub block_bytes: Option<usize>,
-    /// Bits of the filters of tables for each key, as [`Options::filter_bits_per_key`].
+    /// Bits of the filters of tables for each key, as
+    /// [`Tuning::filter_bits_per_key`](crate::Tuning::filter_bits_per_key).
     pub filter_bits_per_key: Option<u32>,
 }
 
@@ -82,9 +83,10 @@ impl KeyspaceOptions {
     pub(crate) fn on(&self, store: &Options) -> Options {
         let mut options = store.clone();
         options.compression = self.compression.unwrap_or(store.compression);
-        options.block_bytes = self.block_bytes.unwrap_or(store.block_bytes);
+        let tuning = &mut options.tuning;
+        tuning.block_bytes = self.block_bytes.unwrap_or(tuning.block_bytes);
         let bits = self.filter_bits_per_key;
-        options.filter_bits_per_key = bits.unwrap_or(store.filter_bits_per_key);
+        tuning.filter_bits_per_key = bits.unwrap_or(tuning.filter_bits_per_key);
         options
     }
 

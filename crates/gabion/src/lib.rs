@@ -105,13 +105,7 @@ pub use iter::{Cursor, Iter, Pairs};
 pub use keyspace::Keyspace;
 pub use keyspace_options::KeyspaceOptions;
 pub use options::{
-    Compression, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
-    DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_GARBAGE_AGE_MAX,
-    DEFAULT_LOG_BYTES_MAX, DEFAULT_MEMTABLE_BUDGET_BYTES, DEFAULT_POOL_BYTES,
-    DEFAULT_PROCESSORS_OF_ONE_LANE, DEFAULT_READ_WEIGHT, DEFAULT_SEARCHES_UNTIL_ORDERED,
-    DEFAULT_SPACE_AMPLIFICATION_MAX, DEFAULT_SPLIT_WAYS, DEFAULT_SUBLEVELS_MAX,
-    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, DEFAULT_TABLE_MEMORY_BYTES, Durability,
-    MemTableForm, Options, TableReads,
+    Compression, Durability, MappedOptions, MemTableForm, Options, TableReads, Tuning,
 };
 pub use sizes::MemorySizes;
 pub use slice::Slice;
@@ -120,10 +114,7 @@ pub use stats::{
     BucketStats, CacheStats, GarbageStats, KeyspaceStats, MappedStats, MemoryStats, PageStats,
     Stats, WrittenBytes,
 };
-pub use transaction::{
-    DEFAULT_TRANSACTION_BYTES_MAX, Isolation, Savepoint, Transaction, TransactionIter,
-    TransactionOptions,
-};
+pub use transaction::{Isolation, Savepoint, Transaction, TransactionIter, TransactionOptions};
 
 /// The programs in README.md and in the book compile, and those that need no store run.
 #[cfg(doctest)]
@@ -150,4 +141,5 @@ pub use transaction::{
 #[doc = include_str!("../../../docs/indexes/sptree.md")]
 #[doc = include_str!("../../../docs/indexes/turbohash.md")]
 #[doc = include_str!("../../../docs/transactions.md")]
+#[doc = include_str!("../../../docs/tuning.md")]
 struct Book;

@@ -7,9 +7,9 @@
 //!    are. No read of a table can do without them, and they stay as long as the table is one of the
 //!    store's or of a reader's.
 //! 2. *MemTables*: records, directories, what sorts them, and chunks that wait to be used again.
-//!    Their budget is [`Options::memtable_budget_bytes`], or what the tables leave of the ceiling,
+//!    Their budget is [`Tuning::memtable_budget_bytes`], or what the tables leave of the ceiling,
 //!    but never less than a quarter of that option: with less, flushes would write tiny tables.
-//! 3. *The block cache* has what is left, up to [`Options::cache_bytes`], and gives blocks up when
+//! 3. *The block cache* has what is left, up to [`Tuning::cache_bytes`], and gives blocks up when
 //!    the others grow.
 //!
 //! So the sum is at most the ceiling as long as open tables leave that quarter. Beyond it the
@@ -30,8 +30,8 @@
 //! - M1: `tables` is the sum of all [`TableMemory`] that live.
 //!
 //! [`Options::memory_bytes_max`]: crate::Options::memory_bytes_max
-//! [`Options::memtable_budget_bytes`]: crate::Options::memtable_budget_bytes
-//! [`Options::cache_bytes`]: crate::Options::cache_bytes
+//! [`Tuning::memtable_budget_bytes`]: crate::Tuning::memtable_budget_bytes
+//! [`Tuning::cache_bytes`]: crate::Tuning::cache_bytes
 
 use std::fmt;
 use std::sync::Arc;

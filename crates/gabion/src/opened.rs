@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::Durability;
-use crate::engine::Handle;
-use crate::engine::wip::{OpenStore, Wip};
+use crate::engine::flexdb::Flex;
+use crate::engine::open_store::OpenStore;
+use crate::engine::wip::Wip;
+use crate::engine::{Handle, ScmStore, SpStore, foreign};
 use crate::stripe::Striped;
 
 /// An open store, shared by everything that was made from it; closed when the last of them is
@@ -38,8 +40,8 @@ impl Opened {
     }
 
     /// What keeps the store open for a scan of this thread.
-    pub(crate) fn lease(&self) -> &Arc<Lease> {
-        self.leases.own()
+    pub(crate) fn lease(&self) -> Arc<Lease> {
+        Arc::clone(self.leases.own())
     }
 }
 
@@ -51,10 +53,25 @@ impl Deref for Opened {
     }
 }
 
-impl OpenStore for Lease {
-    fn engine(&self) -> &Wip {
-        self.0.engine.wip()
-    }
+/// Gives scans the engine of their store. A scan is of that engine, so none asks for another one.
+macro_rules! lease_of {
+    ($($engine:ty: $handle:ident,)*) => {
+        $(impl OpenStore<$engine> for Lease {
+            fn engine(&self) -> &$engine {
+                match &self.0.engine {
+                    Handle::$handle(engine) => engine,
+                    _ => foreign(),
+                }
+            }
+        })*
+    };
+}
+
+lease_of! {
+    Wip: Wip,
+    Flex: Flex,
+    ScmStore: Scmkv,
+    SpStore: Sptree,
 }
 
 impl Drop for Store {

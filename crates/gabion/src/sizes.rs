@@ -2,7 +2,7 @@
 //!
 //! # The rule
 //! There are three sizes: the ceiling ([`Options::memory_bytes_max`]), MemTables
-//! ([`Options::memtable_budget_bytes`]) and the block cache ([`Options::cache_bytes`]). Those that
+//! ([`Tuning::memtable_budget_bytes`]) and the block cache ([`Tuning::cache_bytes`]). Those that
 //! are set hold.
 //!
 //! *With a ceiling*, MemTables have a part of it, and the cache what they leave, less what open
@@ -22,11 +22,23 @@
 //! grows any more, so that a store leaves a large machine to others unless it is told otherwise.
 //!
 //! What the process may use is read when a store is opened and holds until it is closed.
+//!
+//! [`Tuning::memtable_budget_bytes`]: crate::Tuning::memtable_budget_bytes
+//! [`Tuning::cache_bytes`]: crate::Tuning::cache_bytes
 
-use crate::{
-    Compression, DEFAULT_CACHE_BYTES, DEFAULT_MEMTABLE_BUDGET_BYTES, DEFAULT_TABLE_MEMORY_BYTES,
-    Engine, Options, TableReads,
-};
+use crate::{Compression, Engine, Options, TableReads};
+
+/// Most memory of all MemTables together that follows from other sizes. A hundred buckets get
+/// 2 MiB each, the size of the paper's MemTables (section 2.4.1), with room for those that are
+/// being flushed.
+const MEMTABLES_MOST: u64 = 256 << 20;
+
+/// Most memory of the block cache where there is no ceiling.
+const CACHE_MOST: u64 = 256 << 20;
+
+/// Most room for open tables below a ceiling that follows from other sizes: with ten bits per key
+/// for filters and 16-byte keys with 100-byte values, for about 100 million keys.
+pub(crate) const TABLES_MOST: u64 = 256 << 20;
 
 /// MemTables have this much even if their part is less: a flush of less costs more for its file
 /// than for what it writes. It is also what tells a ceiling that was meant in MiB.
@@ -38,9 +50,10 @@ const MEMTABLES_LEAST: u64 = 1 << 20;
 pub struct MemorySizes {
     /// The ceiling, [`Options::memory_bytes_max`].
     pub bytes_max: u64,
-    /// All MemTables, [`Options::memtable_budget_bytes`].
+    /// All MemTables, [`Tuning::memtable_budget_bytes`](crate::Tuning::memtable_budget_bytes).
     pub memtables: u64,
-    /// The block cache, [`Options::cache_bytes`], which also keeps to what the others leave.
+    /// The block cache, [`Tuning::cache_bytes`](crate::Tuning::cache_bytes), which also keeps to
+    /// what the others leave.
     pub cache: u64,
 }
 
@@ -49,9 +62,12 @@ impl MemorySizes {
     fn of(options: &Options, usable: Option<u64>) -> MemorySizes {
         let usable = usable.unwrap_or(u64::MAX);
         let in_place = reads_in_place(options);
-        let (memtables, cache) = (options.memtable_budget_bytes, options.cache_bytes);
+        let (memtables, cache) = (
+            options.tuning.memtable_budget_bytes,
+            options.tuning.cache_bytes,
+        );
         let part = |of: u64, one_in: u64| {
-            let part = DEFAULT_MEMTABLE_BUDGET_BYTES.min(of / one_in);
+            let part = MEMTABLES_MOST.min(of / one_in);
             memtables.unwrap_or(part.max(MEMTABLES_LEAST))
         };
         if options.memory_bytes_max > 0 {
@@ -65,8 +81,8 @@ impl MemorySizes {
         }
         let memtables = part(usable, 8);
         let of_cache = usable / if in_place { 8 } else { 4 };
-        let cache = cache.unwrap_or(DEFAULT_CACHE_BYTES.min(of_cache));
-        let tables = DEFAULT_TABLE_MEMORY_BYTES.min(usable / 8);
+        let cache = cache.unwrap_or(CACHE_MOST.min(of_cache));
+        let tables = TABLES_MOST.min(usable / 8);
         MemorySizes {
             bytes_max: memtables.saturating_add(cache).saturating_add(tables),
             memtables,
@@ -96,12 +112,12 @@ impl Options {
 
     /// The options of an open store of that engine: all sizes are set.
     pub(crate) fn settled(self, engine: Engine) -> Options {
-        let options = self.engine(engine);
+        let mut options = self.engine(engine);
         let sizes = options.memory_sizes();
+        options.memory_bytes_max = sizes.bytes_max;
+        options.tuning.memtable_budget_bytes = Some(sizes.memtables);
+        options.tuning.cache_bytes = Some(sizes.cache);
         options
-            .memory_bytes_max(sizes.bytes_max)
-            .memtable_budget_bytes(sizes.memtables)
-            .cache_bytes(sizes.cache)
     }
 
     /// The ceiling.
@@ -111,7 +127,7 @@ impl Options {
 
     /// Bytes of all MemTables.
     pub(crate) fn memtable_budget(&self) -> u64 {
-        let set = self.memtable_budget_bytes;
+        let set = self.tuning.memtable_budget_bytes;
         set.unwrap_or_else(|| self.memory_sizes().memtables)
     }
 }
@@ -119,6 +135,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tuning;
 
     const MIB: u64 = 1 << 20;
 
@@ -181,15 +198,18 @@ mod tests {
 
     #[test]
     fn what_is_set_holds() {
-        let both = Options::default()
-            .memtable_budget_bytes(100 * MIB)
-            .cache_bytes(0);
+        let both = Options::default().tuning(
+            Tuning::default()
+                .memtable_budget_bytes(100 * MIB)
+                .cache_bytes(0),
+        );
         assert_eq!(sizes(&both, None), (100, 0, 356));
         assert_eq!(sizes(&both, Some(512)), (100, 0, 164));
         assert_eq!(sizes(&both.memory_bytes_max(50 * MIB), None), (100, 0, 50));
-        let cache = Options::default().cache_bytes(1024 * MIB);
+        let cache = Options::default().tuning(Tuning::default().cache_bytes(1024 * MIB));
         assert_eq!(sizes(&cache, None), (256, 1024, 1536));
-        let memtables = Options::default().memtable_budget_bytes(u64::MAX);
+        let memtables =
+            Options::default().tuning(Tuning::default().memtable_budget_bytes(u64::MAX));
         assert_eq!(MemorySizes::of(&memtables, None).bytes_max, u64::MAX);
     }
 
@@ -199,8 +219,8 @@ mod tests {
             let engine = options.engine;
             let settled = options.settled(engine);
             let sizes = settled.memory_sizes();
-            assert_eq!(settled.memtable_budget_bytes, Some(sizes.memtables));
-            assert_eq!(settled.cache_bytes, Some(sizes.cache));
+            assert_eq!(settled.tuning.memtable_budget_bytes, Some(sizes.memtables));
+            assert_eq!(settled.tuning.cache_bytes, Some(sizes.cache));
             assert_eq!(settled.memory_bytes_max, sizes.bytes_max);
             let again = settled.clone().settled(engine);
             assert_eq!(again.memory_sizes(), sizes);

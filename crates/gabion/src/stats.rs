@@ -106,7 +106,7 @@ pub struct Stats {
     /// The longest time that a single write was held back, in nanoseconds.
     pub slowdown_ns_max: u64,
     /// Time that jobs of the background waited for
-    /// [`crate::Options::background_bytes_per_second_max`], in nanoseconds.
+    /// [`crate::Tuning::background_bytes_per_second_max`], in nanoseconds.
     pub background_wait_ns: u64,
 
     /// Number of writes that readers see, over the store's whole life.
@@ -239,7 +239,7 @@ pub struct MemoryStats {
     pub tables: u64,
     /// MemTables, and what sorts them.
     pub memtables: u64,
-    /// What MemTables may use now: less than [`crate::Options::memtable_budget_bytes`] if tables
+    /// What MemTables may use now: less than [`crate::Tuning::memtable_budget_bytes`] if tables
     /// need much.
     pub memtables_max: u64,
     /// Chunks of MemTables that wait to be used again.

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
+use gabion::{Db, Durability, Engine, Error, MappedOptions, Options, Tuning, WriteBatch};
 use gabion_media::forked::{self, Child};
 use gabion_media::seeded::{Context, Random, setting};
 use tempfile::TempDir;
@@ -30,12 +30,18 @@ fn directory() -> TempDir {
 fn options_of(engine: Engine) -> Options {
     Options::default()
         .engine(engine)
-        .memtable_budget_bytes(256 << 10)
+        .tuning(
+            Tuning::default()
+                .memtable_budget_bytes(256 << 10)
+                .bucket_bytes(64 << 10),
+        )
         .log_bytes_max(256 << 10)
-        .bucket_bytes(64 << 10)
-        .pool_bytes(64 << 20)
-        .records_planned(4096)
-        .checkpoints(true)
+        .mapped(
+            MappedOptions::default()
+                .pool_bytes(64 << 20)
+                .records_planned(4096)
+                .checkpoints(true),
+        )
         .durability(Durability::Buffered)
         .background_threads(0)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use gabion::DEFAULT_BACKGROUND_THREADS;
+use gabion::Options;
 use gabion_lab::workload::SIZES;
 
 use super::bench::{WorkArguments, parse_threads};
@@ -253,7 +253,7 @@ pub(crate) struct TrialArguments {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = DEFAULT_BACKGROUND_THREADS,
+        default_value_t = Options::default().background_threads,
         value_parser = parse_threads
     )]
     pub(crate) background_threads: usize,

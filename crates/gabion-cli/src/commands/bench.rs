@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gabion::{DEFAULT_POOL_BYTES, Db, Engine, Error, Options};
+use gabion::{Db, Engine, Error, MappedOptions, Options, Tuning};
 use gabion_lab::result::PhaseResult;
 use gabion_lab::run::{Runner, Settings, Subject};
 use gabion_lab::target::{Abilities, Store};
@@ -121,36 +121,36 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
     let engine: Engine = arguments.engine.parse().map_err(Failure::usage::<String>)?;
     let work = &arguments.work;
     let record_bytes = (work.key_size + work.value_size) as u64 + RECORD_OVERHEAD_BYTES;
-    let mut options = Options::default()
+    let options = Options::default()
         .engine(engine)
-        .records_planned(work.num)
-        .durability(arguments.durability.durability)
-        .table_reads(arguments.table_reads)
-        .memtable_form(arguments.memtable_form)
-        .compression(arguments.compression)
-        .background_bytes_per_second_max(arguments.background_mb_per_s.saturating_mul(MIB))
+        .create_if_missing(!arguments.keep)
         .error_if_exists(!arguments.keep)
-        .create_if_missing(!arguments.keep);
+        .durability(arguments.durability.durability)
+        .memory_bytes_max(arguments.memory_mb.unwrap_or(0).saturating_mul(MIB))
+        .table_reads(arguments.table_reads)
+        .compression(arguments.compression)
+        .tuning(tuning(arguments));
+    let mut mapped = MappedOptions::default().records_planned(work.num);
     if engine.capabilities().mapped {
         let records_bytes = work.num.saturating_mul(3 * record_bytes);
-        options = options.pool_bytes(DEFAULT_POOL_BYTES.max(records_bytes));
+        mapped.pool_bytes = mapped.pool_bytes.max(records_bytes);
     }
-    if let Some(mib) = arguments.memory_mb {
-        options = options.memory_bytes_max(mib.saturating_mul(MIB));
-    }
-    if let Some(bytes) = cache_bytes(arguments) {
-        options = options.cache_bytes(bytes);
-    }
-    if let Some(mib) = arguments.memtable_mb {
-        options = options.memtable_budget_bytes(mib.saturating_mul(MIB));
-    }
+    Ok(options.mapped(mapped))
+}
+
+fn tuning(arguments: &BenchArguments) -> Tuning {
+    let mut tuning = Tuning::default()
+        .memtable_form(arguments.memtable_form)
+        .background_bytes_per_second_max(arguments.background_mb_per_s.saturating_mul(MIB));
+    tuning.cache_bytes = cache_bytes(arguments);
+    tuning.memtable_budget_bytes = arguments.memtable_mb.map(|mib| mib.saturating_mul(MIB));
     if let Some(bytes) = arguments.block_bytes {
-        options = options.block_bytes(bytes);
+        tuning.block_bytes = bytes;
     }
     if let Some(mib) = arguments.bucket_mb {
-        options = options.bucket_bytes(mib.saturating_mul(MIB));
+        tuning.bucket_bytes = mib.saturating_mul(MIB);
     }
-    Ok(options)
+    tuning
 }
 
 /// The size of the cache, unless it follows from the memory that the store may use.

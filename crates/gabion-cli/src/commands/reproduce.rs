@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gabion::DEFAULT_BACKGROUND_THREADS;
+use gabion::Options;
 use gabion_lab::figure::{Figure, Making, Outcome, Verdict, figures, named};
 use gabion_lab::page::reproduction::page;
 use gabion_lab::page::score;
@@ -144,7 +144,7 @@ fn plans(runs: &Runs, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
                 cache_bytes: CACHE_BYTES,
                 write_buffer_bytes: None,
                 hold_flushes: run.hold_flushes,
-                background_threads: DEFAULT_BACKGROUND_THREADS,
+                background_threads: Options::default().background_threads,
             },
             memory_limit_bytes: None,
             dir: dir.to_owned(),

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gabion::{Db, Engine, Options, WriteBatch};
+use gabion::{Db, Engine, MappedOptions, Options, Tuning, WriteBatch};
 
 use crate::support::Place;
 
@@ -34,10 +34,13 @@ fn scattered(round: u64, below: u64) -> u64 {
 fn options(engine: Engine) -> Options {
     Options::default()
         .engine(engine)
-        .memtable_budget_bytes(1 << 20)
-        .bucket_bytes(256 << 10)
+        .tuning(
+            Tuning::default()
+                .memtable_budget_bytes(1 << 20)
+                .bucket_bytes(256 << 10),
+        )
         .log_bytes_max(1 << 20)
-        .pool_bytes(64 << 20)
+        .mapped(MappedOptions::default().pool_bytes(64 << 20))
 }
 
 fn value_of(number: u64) -> String {

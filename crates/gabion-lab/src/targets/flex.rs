@@ -27,10 +27,7 @@ pub const TARGET: Target = Target {
 };
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    let mut store = options_of(Engine::Flex, options).cache_bytes(options.cache_bytes);
-    if let Some(bytes) = options.write_buffer_bytes {
-        store = store.memtable_budget_bytes(bytes);
-    }
+    let store = options_of(Engine::Flex, options);
     let sizes = store.memory_sizes();
     let settings = json!({
         "durability": store.durability.to_string(),

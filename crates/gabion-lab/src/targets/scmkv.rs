@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use gabion::Engine;
+use gabion::{Engine, MappedOptions};
 use gabion_index::Scmkv;
 use gabion_index::scmkv::{Durability as Flushed, Options as StoreSettings};
 use gabion_media::pmem::{Pool, PoolOptions};
@@ -88,13 +88,14 @@ fn pool_bytes(options: &StoreOptions) -> u64 {
 }
 
 fn open_engine(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    let store = options_of(Engine::Scmkv, options)
+    let mapped = MappedOptions::default()
         .pool_bytes(pool_bytes(options))
         .records_planned(options.records);
+    let store = options_of(Engine::Scmkv, options).mapped(mapped);
     let settings = json!({
         "durability": store.durability.to_string(),
-        "pool_bytes": store.pool_bytes,
-        "records_planned": store.records_planned,
+        "pool_bytes": store.mapped.pool_bytes,
+        "records_planned": store.mapped.records_planned,
         "space_amplification_max": store.space_amplification_max,
         "background_threads": store.background_threads,
     });

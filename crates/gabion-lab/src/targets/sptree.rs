@@ -1,6 +1,6 @@
 //! Gabion's SPTree engine as a target.
 
-use gabion::Engine;
+use gabion::{Engine, MappedOptions};
 use serde_json::json;
 
 use super::wip::{opened, options_of};
@@ -41,12 +41,13 @@ fn pool_bytes(options: &StoreOptions) -> u64 {
 }
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    let store = options_of(Engine::Sptree, options)
+    let mapped = MappedOptions::default()
         .pool_bytes(pool_bytes(options))
         .records_planned(options.records);
+    let store = options_of(Engine::Sptree, options).mapped(mapped);
     let settings = json!({
         "durability": store.durability.to_string(),
-        "pool_bytes": store.pool_bytes,
+        "pool_bytes": store.mapped.pool_bytes,
         "background_threads": store.background_threads,
     });
     Ok(opened(store.open(&options.dir)?, settings))

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use gabion::{Cursor, Db, Durability, Engine, Keyspace, MemTableForm, Options, WriteBatch};
+use gabion::{Cursor, Db, Durability, Engine, Keyspace, MemTableForm, Options, Tuning, WriteBatch};
 use serde_json::json;
 
 use crate::Error;
@@ -31,7 +31,7 @@ pub const TARGET: Target = Target {
 pub const HASH: Target = Target {
     name: "wip-hash",
     about: "wip with MemTables that are always hash tables",
-    open: |options| open_with(options, |store| store.memtable_form(MemTableForm::Hash)),
+    open: |options| open_with(options, |tuning| tuning.memtable_form(MemTableForm::Hash)),
     ..TARGET
 };
 
@@ -39,7 +39,11 @@ pub const HASH: Target = Target {
 pub const ORDERED: Target = Target {
     name: "wip-ordered",
     about: "wip with MemTables that are always kept in order too",
-    open: |options| open_with(options, |store| store.memtable_form(MemTableForm::Ordered)),
+    open: |options| {
+        open_with(options, |tuning| {
+            tuning.memtable_form(MemTableForm::Ordered)
+        })
+    },
     ..TARGET
 };
 
@@ -47,7 +51,7 @@ pub const ORDERED: Target = Target {
 pub const UNAWARE: Target = Target {
     name: "wip-unaware",
     about: "wip whose compactions are ordered by what was written only, not by what is read",
-    open: |options| open_with(options, |store| store.read_weight(0)),
+    open: |options| open_with(options, |tuning| tuning.read_weight(0)),
     ..TARGET
 };
 
@@ -63,12 +67,15 @@ struct Wip {
 
 /// What a store of Gabion is opened with, whatever its engine.
 pub(super) fn options_of(engine: Engine, options: &StoreOptions) -> Options {
+    let mut tuning = Tuning::default().cache_bytes(options.cache_bytes);
+    tuning.memtable_budget_bytes = options.write_buffer_bytes;
     Options::default()
         .engine(engine)
         .create_if_missing(!options.existing)
         .error_if_exists(!options.existing)
         .durability(Durability::Buffered)
         .background_threads(options.background_threads)
+        .tuning(tuning)
 }
 
 /// A store of Gabion that was opened elsewhere, with what it was set to.
@@ -81,34 +88,30 @@ pub fn opened(db: Db, settings: serde_json::Value) -> Box<dyn Store> {
 }
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    open_with(options, |store| store)
+    open_with(options, |tuning| tuning)
 }
 
 fn open_with(
     options: &StoreOptions,
-    change: impl FnOnce(Options) -> Options,
+    change: impl FnOnce(Tuning) -> Tuning,
 ) -> Result<Box<dyn Store>, Error> {
-    let mut store = options_of(Engine::Wip, options).cache_bytes(options.cache_bytes);
-    if let Some(bytes) = options.write_buffer_bytes {
-        store = store.memtable_budget_bytes(bytes);
-    }
+    let mut store = options_of(Engine::Wip, options);
     if options.hold_flushes {
-        store = store
-            .memtable_budget_bytes(HELD_BYTES)
-            .log_bytes_max(HELD_BYTES);
+        store.tuning.memtable_budget_bytes = Some(HELD_BYTES);
+        store.log_bytes_max = HELD_BYTES;
     }
-    let store = change(store);
+    store.tuning = change(store.tuning);
     let sizes = store.memory_sizes();
     let settings = json!({
         "durability": store.durability.to_string(),
         "table_reads": store.table_reads.to_string(),
-        "memtable_form": store.memtable_form.to_string(),
+        "memtable_form": store.tuning.memtable_form.to_string(),
         "cache_bytes": sizes.cache,
         "memtable_budget_bytes": sizes.memtables,
-        "read_weight": store.read_weight,
-        "bucket_bytes": store.bucket_bytes,
+        "read_weight": store.tuning.read_weight,
+        "bucket_bytes": store.tuning.bucket_bytes,
         "log_bytes_max": store.log_bytes_max,
-        "filter_bits_per_key": store.filter_bits_per_key,
+        "filter_bits_per_key": store.tuning.filter_bits_per_key,
         "background_threads": store.background_threads,
     });
     Ok(Box::new(Wip {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use gabion_media::Disk;
 
 use crate::engine::keyspaces::{Keyspaces, Named};
+use crate::engine::open_store::OpenStore;
 use crate::engine::write::{self, Update};
 use crate::engine::{CheckReport, health::Health};
 use crate::options::{Durability, Options};
@@ -93,7 +94,6 @@ methods! {
     write(write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()>;
     update(keyspace: &Keyspace, key: &[u8], how: Update<'_>, sync: bool) -> Result<Option<Record>>;
     get(keyspace: &Keyspace, key: &[u8], snapshot: Option<ReadPoint>) -> Result<Option<Slice>>;
-    walk(keyspace: &Keyspace) -> Walk;
     begin_snapshot() -> ReadPoint;
     share_snapshot(point: ReadPoint) -> ();
     end_snapshot(point: ReadPoint) -> ();
@@ -125,12 +125,16 @@ impl<S> Mapped<S> {
     }
 }
 
-/// All pairs of a keyspace, or a range of them.
+/// All pairs of a keyspace.
 pub(crate) struct Walk {
     never: Infallible,
 }
 
 impl Walk {
+    pub(crate) fn new(store: Arc<dyn OpenStore<scmkv::ScmStore>>, _keyspace: &Keyspace) -> Walk {
+        match store.engine().never {}
+    }
+
     pub(crate) fn next(&mut self) -> Result<Option<(Slice, Slice)>> {
         match self.never {}
     }
@@ -176,6 +180,7 @@ pub(crate) mod sptree {
     use std::sync::Arc;
 
     use crate::engine::mapped::Keyspace;
+    use crate::engine::open_store::OpenStore;
     use crate::{Engine, Result, Slice};
 
     pub(crate) struct Tree;
@@ -192,11 +197,11 @@ pub(crate) mod sptree {
 
     impl Scan {
         pub(crate) fn new(
-            engine: &Arc<SpStore>,
+            store: Arc<dyn OpenStore<SpStore>>,
             _keyspace: &Keyspace,
             _range: Option<(Vec<u8>, Option<Vec<u8>>)>,
         ) -> Scan {
-            match engine.never {}
+            match store.engine().never {}
         }
 
         pub(crate) fn advance(&mut self) -> Result<bool> {

@@ -16,9 +16,9 @@ use crate::names::LOCK;
 use crate::{Engine, Result};
 
 /// Removes the store in the directory `path`, which must not be open: the files that are its own by
-/// their names, and a pool that lies elsewhere ([`crate::Options::pool_path`]). Whatever else is in
-/// the directory stays, and so do the directory itself and the lock file, by which others are kept
-/// out to the end.
+/// their names, and a pool that lies elsewhere ([`crate::MappedOptions::pool_path`]). Whatever
+/// else is in the directory stays, and so do the directory itself and the lock file, by which
+/// others are kept out to the end.
 ///
 /// The store may be damaged, except for its root, the file by which it is known: nothing says then
 /// that the files are Gabion's.

@@ -23,6 +23,7 @@ mod keyspaces;
 #[cfg(feature = "pm")]
 mod mapped;
 pub(crate) mod memtable;
+pub(crate) mod open_store;
 mod ordered;
 mod range_deletes;
 mod read_set;
@@ -58,16 +59,15 @@ use files::engine_of;
 use flexdb::Flex;
 use health::Health;
 use keyspaces::Named;
-use scmkv::ScmStore;
-use sptree::SpStore;
 use ssd::{Commit, Lifecycle, SsdEngine};
 use wip::Wip;
 use write::Update;
 
 pub(crate) use files::is_file_of_store;
 pub(crate) use read_set::{ReadMark, ReadSet};
-pub(crate) use scan::{Scan, scan, scan_snapshot};
-pub(crate) use scmkv::Walk;
+pub(crate) use scan::{Scan, scan, scan_snapshot, walk};
+pub(crate) use scmkv::{ScmStore, Walk};
+pub(crate) use sptree::SpStore;
 pub(crate) use ssd::OpenTransaction;
 pub(crate) use write::Changed;
 
@@ -123,7 +123,7 @@ macro_rules! each_with {
 
 /// A keyspace that another store's engine made.
 #[cold]
-fn foreign() -> ! {
+pub(crate) fn foreign() -> ! {
     panic!("the keyspace belongs to another store")
 }
 
@@ -443,22 +443,6 @@ impl Handle {
                 Some(engine.multi_get_now(keyspace, keys))
             }
             _ => None,
-        }
-    }
-
-    /// A walk through all pairs of a keyspace, if the engine has no scans.
-    pub(crate) fn walk(&self, keyspace: &Keyspace) -> Option<Walk> {
-        match (self, keyspace) {
-            (Handle::Scmkv(engine), Keyspace::Scmkv(keyspace)) => Some(engine.walk(keyspace)),
-            _ => None,
-        }
-    }
-
-    /// WipDB, of a store that is of it.
-    pub(crate) fn wip(&self) -> &Wip {
-        match self {
-            Handle::Wip(engine) => engine,
-            _ => foreign(),
         }
     }
 

@@ -1,27 +1,18 @@
-//! Scans of any engine: which one it is, and what keeps its store open.
+//! Scans of any engine: which one it is.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
-use super::{Handle, Keyspace, ScmStore, SpStore, flexdb, foreign, sptree, wip};
+use super::{Handle, Keyspace, ScmStore, SpStore, Walk, flexdb, foreign, sptree, wip};
 use crate::expiry::{Moment, ReadPoint};
-use crate::opened::{Lease, Opened};
+use crate::opened::Opened;
 use crate::ranges::key_range;
 use crate::{Error, Result, Slice};
 
-/// A scan of a keyspace.
+/// A scan of a keyspace. Its store stays open as long as it lives.
 pub(crate) enum Scan {
     Wip(Box<wip::Scan>),
-    Flex {
-        scan: Box<flexdb::Scan>,
-        /// Stays open as long as the scan lives.
-        _store: Arc<Lease>,
-    },
-    Sptree {
-        scan: Box<sptree::Scan>,
-        /// As above.
-        _store: Arc<Lease>,
-    },
+    Flex(Box<flexdb::Scan>),
+    Sptree(Box<sptree::Scan>),
     /// The engine has none, or the store is closed, or the keyspace was dropped: the error that
     /// tells so, until it is told.
     Refused(Option<Error>),
@@ -42,23 +33,17 @@ pub(crate) fn scan(
     }
     match (&store.engine, keyspace) {
         (Handle::Wip(_), Keyspace::Wip(keyspace)) => {
-            let store = Arc::clone(store.lease()) as _;
-            Scan::Wip(Box::new(wip::Scan::new(
-                store, keyspace, point, lower, upper,
-            )))
+            let scan = wip::Scan::new(store.lease(), keyspace, point, lower, upper);
+            Scan::Wip(Box::new(scan))
         }
-        (Handle::Flex(engine), Keyspace::Flex(keyspace)) => Scan::Flex {
-            scan: Box::new(flexdb::Scan::new(engine, keyspace, point, lower, upper)),
-            _store: Arc::clone(store.lease()),
-        },
-        (Handle::Sptree(engine), Keyspace::Sptree(keyspace)) => Scan::Sptree {
-            scan: Box::new(sptree::Scan::new(
-                engine,
-                keyspace,
-                key_range((lower, upper)),
-            )),
-            _store: Arc::clone(store.lease()),
-        },
+        (Handle::Flex(_), Keyspace::Flex(keyspace)) => {
+            let scan = flexdb::Scan::new(store.lease(), keyspace, point, lower, upper);
+            Scan::Flex(Box::new(scan))
+        }
+        (Handle::Sptree(_), Keyspace::Sptree(keyspace)) => {
+            let range = key_range((lower, upper));
+            Scan::Sptree(Box::new(sptree::Scan::new(store.lease(), keyspace, range)))
+        }
         (Handle::Scmkv(_), Keyspace::Scmkv(_)) => {
             Scan::Refused(Some(ScmStore::unsupported("scans")))
         }
@@ -75,8 +60,16 @@ pub(crate) fn scan_snapshot(
     upper: Bound<&[u8]>,
 ) -> Scan {
     match scan(store, keyspace, point, lower, upper) {
-        Scan::Sptree { .. } => Scan::Refused(Some(SpStore::unsupported("snapshots"))),
+        Scan::Sptree(_) => Scan::Refused(Some(SpStore::unsupported("snapshots"))),
         scan => scan,
+    }
+}
+
+/// A walk through all pairs of a keyspace, if the engine has no scans.
+pub(crate) fn walk(store: &Opened, keyspace: &Keyspace) -> Option<Walk> {
+    match (&store.engine, keyspace) {
+        (Handle::Scmkv(_), Keyspace::Scmkv(keyspace)) => Some(Walk::new(store.lease(), keyspace)),
+        _ => None,
     }
 }
 
@@ -85,8 +78,8 @@ macro_rules! each_scan {
     ($scan:expr, $own:ident => $call:expr, $none:expr) => {
         match $scan {
             Scan::Wip($own) => $call,
-            Scan::Flex { scan: $own, .. } => $call,
-            Scan::Sptree { scan: $own, .. } => $call,
+            Scan::Flex($own) => $call,
+            Scan::Sptree($own) => $call,
             Scan::Refused(_) => $none,
         }
     };
@@ -130,8 +123,8 @@ impl Scan {
     pub(crate) fn expires(&self) -> Option<Moment> {
         match self {
             Scan::Wip(scan) => scan.expires(),
-            Scan::Flex { scan, .. } => scan.expires(),
-            Scan::Sptree { .. } | Scan::Refused(_) => None,
+            Scan::Flex(scan) => scan.expires(),
+            Scan::Sptree(_) | Scan::Refused(_) => None,
         }
     }
 

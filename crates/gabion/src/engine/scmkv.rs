@@ -20,6 +20,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::keyspaces::Named;
 use super::mapped::{self, Flushed, IndexResult, Keyspace, Mapped, Measured, PoolStore};
+use super::open_store::OpenStore;
 use super::root_file::RootFile;
 use crate::options::Durability;
 use crate::stats::{MappedStats, PageStats, WrittenBytes};
@@ -46,7 +47,7 @@ fn store_options(options: &Options) -> StoreOptions {
         Durability::Sync => Flushed::Strict,
         Durability::Interval(_) | Durability::Buffered => Flushed::Relaxed,
     };
-    let capacity = match options.records_planned {
+    let capacity = match options.mapped.records_planned {
         0 => RECORDS_PLANNED,
         planned => planned,
     };
@@ -182,34 +183,31 @@ fn page(page: &PoolPage) -> PageStats {
     }
 }
 
-impl ScmStore {
-    /// A walk through all pairs of a keyspace.
-    pub(crate) fn walk(self: &Arc<Self>, keyspace: &Keyspace) -> Walk {
-        Walk {
-            engine: Arc::clone(self),
-            keyspace: keyspace.id(),
-            from: Some(0),
-            entries: Vec::new(),
-        }
-    }
-}
-
 /// A walk through all pairs of a keyspace, bucket by bucket of the hash table. Costs a look at all
 /// pairs of the store. It takes the pool for each bucket anew, so that it does not keep it from
 /// being closed.
 pub(crate) struct Walk {
-    engine: Arc<ScmStore>,
     keyspace: u32,
     /// Where the next entries begin.
     from: Option<u64>,
     entries: Vec<Entry>,
+    store: Arc<dyn OpenStore<ScmStore>>,
 }
 
 impl Walk {
+    pub(crate) fn new(store: Arc<dyn OpenStore<ScmStore>>, keyspace: &Keyspace) -> Walk {
+        Walk {
+            keyspace: keyspace.id(),
+            from: Some(0),
+            entries: Vec::new(),
+            store,
+        }
+    }
+
     /// The next pair. A forked child gets an error, though the walk may have pairs in hand.
     pub(crate) fn next(&mut self) -> Result<Option<(Slice, Slice)>> {
         let is_over = self.entries.is_empty() && self.from.is_none();
-        if !is_over && let Err(forked) = self.engine.health.check_here() {
+        if !is_over && let Err(forked) = self.store.engine().health.check_here() {
             (self.entries, self.from) = (Vec::new(), None);
             return Err(forked);
         }
@@ -223,7 +221,8 @@ impl Walk {
                 return Ok(None);
             };
             (self.entries, self.from) = self
-                .engine
+                .store
+                .engine()
                 .read(|opened| opened.told(opened.store.entries_from(from)))?;
         }
     }

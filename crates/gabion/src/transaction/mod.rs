@@ -57,7 +57,7 @@ use crate::{Db, Durability, Error, Keyspace, Result, Slice};
 use own::OwnWrites;
 
 pub use iter::TransactionIter;
-pub use options::{DEFAULT_TRANSACTION_BYTES_MAX, Isolation, TransactionOptions};
+pub use options::{Isolation, TransactionOptions};
 
 /// The store's count of a transaction's memory is brought up to date in steps of so many bytes.
 const HELD_STEP: usize = 64 << 10;

@@ -1,11 +1,5 @@
 //! What a transaction promises and how large it may become.
 
-/// Bytes that a transaction may take unless its options say something else: 64 MiB.
-pub const DEFAULT_TRANSACTION_BYTES_MAX: u64 = 64 << 20;
-
-/// Attempts of [`Db::transact`](crate::Db::transact) unless its options say something else.
-const DEFAULT_ATTEMPTS_MAX: u32 = 100;
-
 /// What a transaction notices of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
@@ -36,7 +30,7 @@ pub struct TransactionOptions {
     pub isolation: Isolation,
     /// Bytes that its writes and the notes of its reads may take in memory. They count below the
     /// store's ceiling, [`Options::memory_bytes_max`](crate::Options::memory_bytes_max). Default:
-    /// [`DEFAULT_TRANSACTION_BYTES_MAX`].
+    /// 64 MiB.
     pub bytes_max: u64,
     /// How often [`Db::transact`](crate::Db::transact) runs it at most. Default: 100.
     pub attempts_max: u32,
@@ -46,8 +40,8 @@ impl Default for TransactionOptions {
     fn default() -> TransactionOptions {
         TransactionOptions {
             isolation: Isolation::default(),
-            bytes_max: DEFAULT_TRANSACTION_BYTES_MAX,
-            attempts_max: DEFAULT_ATTEMPTS_MAX,
+            bytes_max: 64 << 20,
+            attempts_max: 100,
         }
     }
 }

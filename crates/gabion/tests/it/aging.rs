@@ -9,7 +9,7 @@ use gabion_media::{Disk, SimDisk};
 use crate::space::{capped, live_bytes};
 use crate::support::{
     Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
-    option_sets,
+    option_sets, tuned,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -18,11 +18,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A store whose clock the test moves, in which nothing but age makes garbage go.
 fn aging() -> (Clock, Options) {
     let clock = Clock::manual();
-    let options = capped(f64::INFINITY)
-        .memtable_budget_bytes(4 << 20)
-        .sublevels_min(8)
-        .sublevels_max(8)
-        .clock(clock.clone());
+    let options = tuned(capped(f64::INFINITY), |own| {
+        own.memtable_budget_bytes(4 << 20)
+            .sublevels_min(8)
+            .sublevels_max(8)
+            .clock(clock.clone())
+    });
     (clock, options)
 }
 
@@ -207,7 +208,7 @@ fn a_store_that_rests_does_nothing() {
         let _context = Context(|| format!("option set {number}: {options:?}"));
         let clock = Clock::manual();
         let sim = SimDisk::recording();
-        let options = options.clone().clock(clock.clone());
+        let options = tuned(options.clone(), |own| own.clock(clock.clone()));
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());
         let mut random = Random::new(base_seed());

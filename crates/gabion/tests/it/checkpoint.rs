@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gabion::{Db, Durability, Engine, Error, Options, Result, WriteBatch};
+use gabion::{Db, Durability, Engine, Error, MappedOptions, Options, Result, WriteBatch};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
@@ -308,8 +308,11 @@ fn what_cannot_be_a_checkpoint_is_told_and_leaves_nothing() {
     let options = Options::default()
         .engine(Engine::Scmkv)
         .durability(Durability::Buffered)
-        .pool_bytes(64 << 20)
-        .records_planned(64);
+        .mapped(
+            MappedOptions::default()
+                .pool_bytes(64 << 20)
+                .records_planned(64),
+        );
     let db = options.open(path("pool")).unwrap();
     let error = db.checkpoint(path("of the pool")).unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");

@@ -3,7 +3,7 @@
 use gabion::{Options, TableReads};
 use gabion_media::{Disk, ReadStep, SimDisk};
 
-use crate::support::{Subject, small_options};
+use crate::support::{Subject, small_options, small_tuning};
 
 const KEYS: usize = 6_000;
 const RUNS: usize = 4;
@@ -11,14 +11,17 @@ const RUNS: usize = 4;
 /// Several runs of one bucket, of some hundred kilobytes each.
 fn options(reads: TableReads) -> Options {
     small_options()
-        .memtable_budget_bytes(64 << 20)
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(64 << 20)
+                .bucket_bytes(256 << 20)
+                .block_bytes(4 << 10)
+                .sublevels_min(8)
+                .sublevels_max(8)
+                .cache_bytes(0),
+        )
         .log_bytes_max(64 << 20)
-        .bucket_bytes(256 << 20)
-        .block_bytes(4 << 10)
-        .sublevels_min(8)
-        .sublevels_max(8)
         .table_reads(reads)
-        .cache_bytes(0)
 }
 
 fn key(number: usize) -> Vec<u8> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gabion::{Db, Engine, Iter};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Context, Random, base_seed, setting, small_options};
+use crate::support::{Context, Random, base_seed, setting, small_options, small_tuning};
 
 const KEYS: u64 = 20_000;
 const ROUNDS: u64 = 4;
@@ -116,9 +116,12 @@ fn run(seed: u64, cache_bytes: u64) {
     let _context = Context(|| format!("seed {seed}, a cache of {cache_bytes}"));
     let options = small_options()
         .engine(Engine::Flex)
-        .memtable_budget_bytes(1 << 20)
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(1 << 20)
+                .cache_bytes(cache_bytes),
+        )
         .log_bytes_max(4 << 20)
-        .cache_bytes(cache_bytes)
         .background_threads(4);
     let sim = SimDisk::new();
     let open = || Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();

@@ -3,7 +3,7 @@
 use gabion::{Engine, Options, Stats};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Place, Subject, engines_on_disks, small_options};
+use crate::support::{Place, Subject, engines_on_disks, small_options, small_tuning};
 
 fn open(options: &Options) -> (SimDisk, Subject) {
     let sim = SimDisk::new();
@@ -27,8 +27,7 @@ fn a_compaction_leaves_one_run_per_bucket_and_nothing_of_what_was_deleted() {
     for threads in [0, 2] {
         let options = small_options()
             .background_threads(threads)
-            .sublevels_min(4)
-            .sublevels_max(8);
+            .tuning(small_tuning().sublevels_min(4).sublevels_max(8));
         let (_sim, subject) = open(&options);
         let keyspace = &subject.keyspaces[0];
         for round in 0..3 {
@@ -62,8 +61,7 @@ fn a_compaction_leaves_one_run_per_bucket_and_nothing_of_what_was_deleted() {
 fn a_compaction_of_a_range_leaves_the_other_buckets_alone() {
     // Deleted keys are nobody's reason to compact but the caller's.
     let options = small_options()
-        .sublevels_min(4)
-        .sublevels_max(8)
+        .tuning(small_tuning().sublevels_min(4).sublevels_max(8))
         .space_amplification_max(f64::INFINITY);
     let (_sim, subject) = open(&options);
     let keyspace = &subject.keyspaces[0];
@@ -164,12 +162,13 @@ fn a_compaction_of_a_closed_store_is_refused() {
 
 #[test]
 fn ascending_keys_in_small_flushes_leave_few_files() {
-    let options = small_options()
-        .background_threads(0)
-        .memtable_budget_bytes(1 << 20)
-        .bucket_bytes(1 << 20)
-        .sublevels_min(4)
-        .sublevels_max(8);
+    let options = small_options().background_threads(0).tuning(
+        small_tuning()
+            .memtable_budget_bytes(1 << 20)
+            .bucket_bytes(1 << 20)
+            .sublevels_min(4)
+            .sublevels_max(8),
+    );
     let (sim, subject) = open(&options);
     let keyspace = &subject.keyspaces[0];
     for number in 0..600 {

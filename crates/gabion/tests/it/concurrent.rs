@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gabion::{Db, Durability, Engine, Keyspace, Snapshot, WriteBatch};
 use gabion_media::{Disk, SimDisk, Tear};
 
-use crate::support::{Context, Random, base_seed, engines_on_disks, setting, small_options};
+use crate::support::{
+    Context, Random, base_seed, engines_on_disks, setting, small_options, small_tuning,
+};
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 3;
@@ -216,10 +218,13 @@ fn readers_never_see_time_go_back_nor_half_a_batch() {
         let options = small_options()
             .engine(engine)
             .background_threads(threads)
-            .writers_side_by_side(threads != 2)
-            .memtable_budget_bytes(128 << 10)
-            .log_bytes_max(256 << 10)
-            .split_ways(2 + 3 * round);
+            .tuning(
+                small_tuning()
+                    .writers_side_by_side(threads != 2)
+                    .memtable_budget_bytes(128 << 10)
+                    .split_ways(2 + 3 * round),
+            )
+            .log_bytes_max(256 << 10);
         let db = options.clone().open(dir.path()).unwrap();
         let other = db.keyspace("other").unwrap();
         let writers_left = AtomicUsize::new(usize::try_from(WRITERS).unwrap());
@@ -277,7 +282,7 @@ fn share_syncs(engine: Engine) {
     let options = small_options()
         .engine(engine)
         .background_threads(2)
-        .memtable_budget_bytes(128 << 10)
+        .tuning(small_tuning().memtable_budget_bytes(128 << 10))
         .durability(Durability::Sync);
     let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
     let write = |writer: u64| {
@@ -351,11 +356,14 @@ fn single_writes_side_by_side_are_seen_in_their_order() {
         let options = small_options()
             .engine(engine)
             .background_threads(2)
-            .writers_side_by_side(side_by_side)
-            .memtable_budget_bytes(128 << 10)
-            // With buckets of the usual tests' size, the writers may come to wait for the syncs of
-            // thousands of tables of a few entries.
-            .bucket_bytes(24 << 10)
+            .tuning(
+                small_tuning()
+                    .writers_side_by_side(side_by_side)
+                    .memtable_budget_bytes(128 << 10)
+                    // With buckets of the usual tests' size, the writers may come to wait for the
+                    // syncs of thousands of tables of a few entries.
+                    .bucket_bytes(24 << 10),
+            )
             .log_bytes_max(256 << 10);
         let db = options.clone().open(dir.path()).unwrap();
         let writers_left = AtomicUsize::new(usize::try_from(WRITERS).unwrap());

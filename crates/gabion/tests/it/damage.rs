@@ -7,6 +7,7 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
     KEYSPACES, Operation, Pairs, Subject, Twin, assert_sound, bytes_of, small_options,
+    small_tuning, tuned,
 };
 
 /// The files of a store, and what it holds.
@@ -34,18 +35,19 @@ impl Specimen {
         let options = small_options()
             .engine(engine)
             .durability(gabion::Durability::Sync)
-            .bucket_bytes(3 << 10)
-            .compression(Compression::Lz4)
-            .sublevels_min(4)
-            .sublevels_max(4);
+            .tuning(
+                small_tuning()
+                    .bucket_bytes(3 << 10)
+                    .sublevels_min(4)
+                    .sublevels_max(4),
+            )
+            .compression(Compression::Lz4);
         let options = match engine {
             // Files as small as can be, and a log whose tail moves.
-            Engine::Flex => options
-                .memtable_budget_bytes(16 << 10)
-                .log_bytes_max(4 << 10),
-            _ => options
-                .memtable_budget_bytes(96 << 10)
-                .log_bytes_max(1 << 20),
+            Engine::Flex => {
+                tuned(options, |own| own.memtable_budget_bytes(16 << 10)).log_bytes_max(4 << 10)
+            }
+            _ => tuned(options, |own| own.memtable_budget_bytes(96 << 10)).log_bytes_max(1 << 20),
         };
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();

@@ -4,7 +4,7 @@
 use gabion::{Options, TableReads, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Subject, engines_on_disks, small_options};
+use crate::support::{Subject, engines_on_disks, small_options, small_tuning};
 
 fn open(sim: &SimDisk, options: &Options) -> Subject {
     Subject::open(&Disk::simulated(sim), options).expect("the store opens")
@@ -32,13 +32,16 @@ fn scans_seek_past_what_was_deleted_instead_of_stepping_over_it() {
     let sim = SimDisk::new();
     // One bucket and no compaction, so that everything that was deleted is still there.
     let options = small_options()
-        .memtable_budget_bytes(32 << 20)
-        .bucket_bytes(64 << 20)
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(32 << 20)
+                .bucket_bytes(64 << 20)
+                .sublevels_min(8)
+                .sublevels_max(8),
+        )
         .log_bytes_max(64 << 20)
         // The cache counts the blocks that were looked at.
         .table_reads(TableReads::Cached)
-        .sublevels_min(8)
-        .sublevels_max(8)
         .space_amplification_max(f64::INFINITY);
     let subject = open(&sim, &options);
     let keyspace = &subject.keyspaces[0];
@@ -77,7 +80,7 @@ fn scans_seek_past_what_was_deleted_instead_of_stepping_over_it() {
 #[test]
 fn tables_that_hold_nothing_else_are_dropped_without_being_read() {
     let sim = SimDisk::new();
-    let options = small_options().bucket_bytes(1 << 20).sublevels_max(8);
+    let options = small_options().tuning(small_tuning().bucket_bytes(1 << 20).sublevels_max(8));
     let subject = open(&sim, &options);
     let keyspace = &subject.keyspaces[0];
     fill(&subject, 3_000);
@@ -98,7 +101,7 @@ fn tables_that_hold_nothing_else_are_dropped_without_being_read() {
 #[test]
 fn a_range_delete_survives_splits_crashes_and_compactions_of_a_part() {
     let sim = SimDisk::recording();
-    let options = small_options().split_ways(8);
+    let options = small_options().tuning(small_tuning().split_ways(8));
     let subject = open(&sim, &options);
     fill(&subject, 500);
     let keyspace = &subject.keyspaces[0];

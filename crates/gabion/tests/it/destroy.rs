@@ -7,7 +7,8 @@ use gabion::{Db, Engine, Error, destroy, destroy_disk};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Place, Step, Subject, Workload, base_seed, engines_on_disks, small_options,
+    Context, KEYSPACES, Place, Step, Subject, Workload, base_seed, engines_on_disks, small_mapped,
+    small_options,
 };
 
 /// Files beside a store that look as if they were of one.
@@ -98,7 +99,7 @@ fn a_pool_that_lies_elsewhere_goes_too() {
         let pool = dir.path().join(OsStr::from_bytes(name));
         let options = small_options()
             .engine(Engine::Scmkv)
-            .pool_path(Some(pool.clone()));
+            .mapped(small_mapped().pool_path(Some(pool.clone())));
         options.open(&path).unwrap().close().unwrap();
         assert!(pool.exists());
         destroy(&path).unwrap();
@@ -112,8 +113,9 @@ fn a_pool_that_is_gone_with_its_directory_is_not_missed() {
     let dir = tempfile::tempdir().unwrap();
     let (path, there) = (dir.path().join("store"), dir.path().join("there"));
     std::fs::create_dir(&there).unwrap();
-    let options = small_options().engine(Engine::Scmkv);
-    let options = options.pool_path(Some(there.join("pool")));
+    let options = small_options()
+        .engine(Engine::Scmkv)
+        .mapped(small_mapped().pool_path(Some(there.join("pool"))));
     options.open(&path).unwrap().close().unwrap();
     std::fs::remove_dir_all(&there).unwrap();
     destroy(&path).unwrap();

@@ -8,6 +8,7 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
     Context, Place, Random, assert_gone, base_seed, bytes_of, option_sets, setting, small_options,
+    small_tuning,
 };
 
 /// The engines that can drop keyspaces.
@@ -89,7 +90,7 @@ fn a_drop_gives_space_memory_and_log_back_at_once() {
         // Nothing is frozen but by a flush; segments of the log are small.
         let options = small_options()
             .engine(engine)
-            .memtable_budget_bytes(4 << 20)
+            .tuning(small_tuning().memtable_budget_bytes(4 << 20))
             .log_bytes_max(512 << 10);
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         fill(db.default_keyspace(), 7, 50);
@@ -252,7 +253,7 @@ fn a_checkpoint_and_a_repair_are_without_it() {
     for engine in engines() {
         let options = small_options()
             .engine(engine)
-            .memtable_budget_bytes(1 << 20);
+            .tuning(small_tuning().memtable_budget_bytes(1 << 20));
         let sim = SimDisk::new();
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         let doomed = db.keyspace("doomed").unwrap();
@@ -299,10 +300,11 @@ fn jobs_that_are_under_way_end_without_harm() {
     let tables = setting("GABION_HELD_TABLES", 60);
     let mut reached = 0;
     for skipped in 0..tables {
-        let options = small_options()
-            .background_threads(2)
-            .memtable_budget_bytes(24 << 10)
-            .bucket_bytes(4 << 10);
+        let options = small_options().background_threads(2).tuning(
+            small_tuning()
+                .memtable_budget_bytes(24 << 10)
+                .bucket_bytes(4 << 10),
+        );
         let _context = Context(|| format!("table {skipped} is held up"));
         let sim = SimDisk::new();
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gabion::{Clock, Durability, Engine, Options, WriteBatch};
 use gabion_media::{Disk, SimDisk, Tear};
 
-use crate::support::{Subject, engines_on_disks, small_options};
+use crate::support::{Subject, engines_on_disks, small_options, small_tuning};
 
 const INTERVAL: Duration = Duration::from_millis(50);
 const LEVEL: Durability = Durability::Interval(INTERVAL);
@@ -25,11 +25,14 @@ impl Store {
         let options = small_options()
             .engine(engine)
             // Nothing is flushed, which would sync the log as well.
-            .memtable_budget_bytes(64 << 20)
+            .tuning(
+                small_tuning()
+                    .memtable_budget_bytes(64 << 20)
+                    .clock(clock.clone()),
+            )
             .log_bytes_max(64 << 20)
             .background_threads(threads)
-            .durability(durability)
-            .clock(clock.clone());
+            .durability(durability);
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         Store {
             sim,

@@ -60,10 +60,10 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(options: Options, seed: u64) -> Machine {
+    fn new(mut options: Options, seed: u64) -> Machine {
         let (sim, clock) = (SimDisk::new(), Clock::manual());
         clock.advance(Duration::from_secs(1_000));
-        let options = options.clock(clock.clone());
+        options.tuning.clock = clock.clone();
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         let keyspace = db.keyspace("expiring").unwrap();
         Machine {
@@ -410,12 +410,12 @@ fn the_space_of_what_has_expired_comes_back_without_traffic() {
         let _context = Context(|| engine.to_string());
         let clock = Clock::manual();
         let sim = SimDisk::new();
-        let options = small_options()
+        let mut options = small_options()
             .engine(engine)
-            .memtable_budget_bytes(1 << 20)
             .log_bytes_max(1 << 20)
-            .expiry_lag_max(Duration::from_secs(60))
-            .clock(clock.clone());
+            .expiry_lag_max(Duration::from_secs(60));
+        options.tuning.memtable_budget_bytes = Some(1 << 20);
+        options.tuning.clock = clock.clone();
         let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
         for number in 0..4_000_u64 {
             let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
@@ -464,7 +464,8 @@ fn a_snapshot_keeps_what_has_expired_since() {
     for engine in engines_on_disks() {
         let _context = Context(|| engine.to_string());
         let clock = Clock::manual();
-        let options = small_options().engine(engine).clock(clock.clone());
+        let mut options = small_options().engine(engine);
+        options.tuning.clock = clock.clone();
         let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = db.default_keyspace();
         for number in 0..200_u32 {
@@ -515,11 +516,9 @@ fn no_reader_of_an_earlier_moment_misses_what_has_expired_since() {
         for flushes in [false, true] {
             let _context = Context(|| format!("{engine}, flushes: {flushes}"));
             let clock = Clock::manual();
-            let options = small_options()
-                .engine(engine)
-                .memtable_budget_bytes(4 << 20)
-                .log_bytes_max(4 << 20)
-                .clock(clock.clone());
+            let mut options = small_options().engine(engine).log_bytes_max(4 << 20);
+            options.tuning.memtable_budget_bytes = Some(4 << 20);
+            options.tuning.clock = clock.clone();
             let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
             let keyspace = db.default_keyspace();
             for number in 0..5_000_u32 {

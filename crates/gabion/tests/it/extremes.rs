@@ -12,7 +12,8 @@ use gabion::{Clock, Db, Durability, Engine, Keyspace, Options, WriteBatch};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::support::{
-    Context, Place, Random, base_seed, bytes_of, setting, small_options, taken_bytes,
+    Context, Place, Random, base_seed, bytes_of, setting, small_options, small_tuning, taken_bytes,
+    tuned,
 };
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -342,7 +343,7 @@ fn the_clock_jumps_and_all_else_goes_on() {
     on_each_engine(|sim, options| {
         let mut random = Random::new(base_seed());
         let clock = Clock::manual();
-        let options = options.clone().clock(clock.clone());
+        let options = tuned(options.clone(), |own| own.clock(clock.clone()));
         let mut db = open(sim, &options);
         let mut twin = Pairs::new();
         for round in 0..40 {
@@ -387,7 +388,7 @@ fn the_clock_jumps_and_all_else_goes_on() {
 fn everything_lies_in_one_giant_bucket() {
     on_each_engine(|sim, options| {
         let mut random = Random::new(base_seed());
-        let options = options.clone().bucket_bytes(1 << 40);
+        let options = tuned(options.clone(), |own| own.bucket_bytes(1 << 40));
         let db = open(sim, &options);
         let mut twin = Pairs::new();
         for round in 0..6 {
@@ -423,7 +424,7 @@ fn everything_lies_in_one_giant_bucket() {
 /// done is done when there is space.
 #[test]
 fn a_disk_that_is_full_in_the_middle_of_a_split_loses_nothing() {
-    let options = small_options().bucket_bytes(16 << 10).sublevels_max(8);
+    let options = small_options().tuning(small_tuning().bucket_bytes(16 << 10).sublevels_max(8));
     let value = |number: u64| bytes_of(number, 200).to_vec();
     // Puts until a bucket is split, at most `count`; how many, and what the disk had done before
     // and after the last one.

@@ -20,7 +20,7 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
     Change, Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
-    engines_on_disks, small_options,
+    engines_on_disks, small_options, small_tuning,
 };
 
 /// Capacities of each sweep.
@@ -363,9 +363,12 @@ fn a_store_that_has_filled_its_drive_can_be_emptied_and_filled_again() {
                 let options = small_options()
                     .engine(engine)
                     .background_threads(threads)
-                    .memtable_budget_bytes(512 << 10)
-                    .log_bytes_max(1 << 20)
-                    .bucket_bytes(2 << 20);
+                    .tuning(
+                        small_tuning()
+                            .memtable_budget_bytes(512 << 10)
+                            .bucket_bytes(2 << 20),
+                    )
+                    .log_bytes_max(1 << 20);
                 print!("{engine}, {threads} threads, {emptied:?}, killed: {is_killed}: ");
                 fill_and_empty(&options, emptied, is_killed);
             }
@@ -382,7 +385,7 @@ fn a_store_at_rest_has_given_back_what_was_deleted() {
             let _context = Context(|| format!("{engine}, {emptied:?}"));
             let options = small_options()
                 .engine(engine)
-                .memtable_budget_bytes(4 << 20)
+                .tuning(small_tuning().memtable_budget_bytes(4 << 20))
                 .log_bytes_max(4 << 20);
             let sim = SimDisk::new();
             let subject = open(&sim, &options).unwrap();
@@ -413,7 +416,7 @@ fn puts_that_are_refused_do_not_wear_the_drive_out() {
             let options = small_options()
                 .engine(engine)
                 .background_threads(threads)
-                .memtable_budget_bytes(8 << 20)
+                .tuning(small_tuning().memtable_budget_bytes(8 << 20))
                 .log_bytes_max(8 << 20);
             let sim = SimDisk::new();
             let subject = open(&sim, &options).unwrap();

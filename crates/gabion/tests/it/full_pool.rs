@@ -6,7 +6,7 @@ use std::ops::Bound;
 use gabion::{Db, Engine, WriteBatch};
 
 use crate::mapped::{directory, on_each_engine, options_of};
-use crate::support::{Context, Place, Random, base_seed, bytes_of};
+use crate::support::{Context, Place, Random, base_seed, bytes_of, mapped};
 
 /// Puts values of ever smaller sizes until not even the smallest one finds space, and returns the
 /// bytes that were put.
@@ -40,9 +40,7 @@ fn empty_and_fill(engine: Engine) {
         let mut random = Random::new(base_seed() ^ 0x0f11);
         let place = Place::of(engine);
         let options = || {
-            options_of(engine)
-                .pool_bytes(64 << 20)
-                .background_threads(threads)
+            mapped(options_of(engine), |own| own.pool_bytes(64 << 20)).background_threads(threads)
         };
         let db = options().open(directory(&place)).unwrap();
         let keyspace = db.default_keyspace();
@@ -101,7 +99,7 @@ fn delete_together(engine: Engine) {
         let _context = Context(|| format!("{threads} threads, seed {}", base_seed()));
         let mut random = Random::new(base_seed() ^ 0xde1e);
         let place = Place::of(engine);
-        let options = options_of(engine).pool_bytes(64 << 20);
+        let options = mapped(options_of(engine), |own| own.pool_bytes(64 << 20));
         let options = options.background_threads(threads);
         let db = options.open(directory(&place)).unwrap();
         let keyspace = db.default_keyspace();

@@ -11,7 +11,7 @@ use gabion_media::{Disk, Hold, SimDisk};
 
 use crate::support::{
     Context, KEYSPACES, Step, Subject, Twin, Workload, assert_twin, base_seed, bytes_of, read_all,
-    setting, small_options,
+    setting, small_options, small_tuning, tuned,
 };
 
 /// Suffix of the names of tables.
@@ -28,9 +28,12 @@ fn options_of(seed: u64) -> Options {
     let threads = 1 + usize::try_from(seed % 3).unwrap();
     small_options()
         .background_threads(threads)
-        .memtable_budget_bytes(24 << 10)
-        .bucket_bytes(4 << 10)
-        .split_ways(2 + usize::try_from(seed % 4).unwrap())
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(24 << 10)
+                .bucket_bytes(4 << 10)
+                .split_ways(2 + usize::try_from(seed % 4).unwrap()),
+        )
         .log_bytes_max([4 << 10, 1 << 20][usize::try_from(seed % 2).unwrap()])
 }
 
@@ -95,7 +98,7 @@ fn everyone_goes_on_while_one_job_is_held_up() {
 
 /// One background thread and room for several MemTables.
 fn roomy() -> Options {
-    options_of(0).memtable_budget_bytes(256 << 10)
+    tuned(options_of(0), |own| own.memtable_budget_bytes(256 << 10))
 }
 
 /// A store whose only background thread stands before its first table, the hold, and how much was
@@ -183,7 +186,7 @@ fn a_writer_does_not_wait_for_memory_that_its_own_iterators_hold() {
 #[test]
 fn memory_keeps_to_a_budget_that_is_smaller_than_any_table_while_flushes_are_held_up() {
     let budget = 4 << 10;
-    let options = options_of(0).memtable_budget_bytes(budget);
+    let options = tuned(options_of(0), |own| own.memtable_budget_bytes(budget));
     let sim = SimDisk::new();
     let hold = sim.hold_create(TABLE, 0);
     let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gabion::{Db, Engine, Error, Ingest, Keyspace, Options};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Random, base_seed, bytes_of, setting, small_options};
+use crate::support::{Random, base_seed, bytes_of, setting, small_options, small_tuning};
 
 fn open(sim: &SimDisk, options: &Options) -> Db {
     Db::open_on(Disk::simulated(sim), options.clone()).expect("the store opens")
@@ -40,7 +40,7 @@ fn repaired(sim: &SimDisk) -> SimDisk {
 #[test]
 fn what_is_ingested_is_written_once_and_splits_its_bucket() {
     let sim = SimDisk::recording();
-    let options = small_options().bucket_bytes(32 << 10);
+    let options = small_options().tuning(small_tuning().bucket_bytes(32 << 10));
     let db = open(&sim, &options);
     let log = db.stats().written.log;
     let count = db
@@ -86,7 +86,7 @@ fn what_is_ingested_is_written_once_and_splits_its_bucket() {
 #[test]
 fn tables_that_were_not_compacted_pass_the_check_and_a_repair() {
     let sim = SimDisk::recording();
-    let options = small_options().bucket_bytes(1 << 20);
+    let options = small_options().tuning(small_tuning().bucket_bytes(1 << 20));
     let db = open(&sim, &options);
     db.put(key(5), "older").unwrap();
     db.default_keyspace().ingest(pairs(0..50, "load")).unwrap();
@@ -235,7 +235,7 @@ fn a_range_delete_that_is_replayed_does_not_hide_what_was_ingested_later() {
 #[test]
 fn a_range_delete_of_the_log_deletes_in_a_repair_what_it_deleted_before() {
     let sim = SimDisk::recording();
-    let options = small_options().bucket_bytes(1 << 20);
+    let options = small_options().tuning(small_tuning().bucket_bytes(1 << 20));
     let db = open(&sim, &options);
     let keyspace = db.default_keyspace();
     keyspace.put("a", "below").unwrap();
@@ -276,7 +276,9 @@ fn a_range_delete_of_the_log_deletes_in_a_repair_what_it_deleted_before() {
 #[test]
 fn what_was_ingested_is_not_hidden_by_a_replay_after_a_join() {
     let sim = SimDisk::recording();
-    let options = small_options().split_ways(2).log_bytes_max(1 << 20);
+    let options = small_options()
+        .tuning(small_tuning().split_ways(2))
+        .log_bytes_max(1 << 20);
     let db = open(&sim, &options);
     let mut count = 0;
     while db.stats().buckets < 2 {
@@ -318,7 +320,10 @@ fn what_was_ingested_is_not_hidden_by_a_replay_after_a_join() {
 #[test]
 fn snapshots_keep_what_an_ingest_replaces() {
     let sim = SimDisk::recording();
-    let db = open(&sim, &small_options().bucket_bytes(64 << 10));
+    let db = open(
+        &sim,
+        &small_options().tuning(small_tuning().bucket_bytes(64 << 10)),
+    );
     let keyspace = db.default_keyspace();
     for (key, value) in pairs(0..300, "put") {
         keyspace.put(key, value).unwrap();
@@ -486,7 +491,7 @@ fn ingests_beside_writers_and_readers_are_in_one_order_with_them() {
         let sim = SimDisk::new();
         let options = small_options()
             .background_threads(threads)
-            .bucket_bytes(16 << 10);
+            .tuning(small_tuning().bucket_bytes(16 << 10));
         let db = open(&sim, &options);
         let (ended, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let puts: u64 = std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! Options of single keyspaces: what is written by them, and that they stay.
 
-use gabion::{Compression, Db, Engine, Error, Keyspace, KeyspaceOptions, Options};
+use gabion::{Compression, Db, Engine, Error, Keyspace, KeyspaceOptions, MappedOptions, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::small_options;
@@ -128,7 +128,7 @@ fn options_that_cannot_be_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let db = Options::default()
             .engine(engine)
-            .pool_bytes(64 << 20)
+            .mapped(MappedOptions::default().pool_bytes(64 << 20))
             .open(dir.path())
             .unwrap();
         let refused = db.keyspace_with("texts", &lz4).map(drop);

@@ -2,12 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
+use gabion::{Db, Durability, Engine, Error, Options, Tuning, WriteBatch};
 use gabion_media::crc32c;
 use gabion_media::{Disk, SimDisk};
 
 use crate::damage::{Outcome, Specimen};
-use crate::support::{Place, small_options};
+use crate::support::{Place, small_options, small_tuning};
 
 #[test]
 fn keys_have_up_to_65535_bytes() {
@@ -149,21 +149,23 @@ fn what_belongs_to_another_store_is_refused() {
 #[test]
 fn options_that_cannot_work_are_named() {
     let dir = tempfile::tempdir().unwrap();
-    let options = || Options::default();
-    let bad = [
-        (options().memtable_budget_bytes(10), "memtable_budget_bytes"),
-        (options().log_bytes_max(0), "log_bytes_max"),
-        (options().bucket_bytes(1), "bucket_bytes"),
-        (options().block_bytes(1), "block_bytes"),
-        (options().filter_bits_per_key(1_000), "filter_bits_per_key"),
-        (options().split_ways(1), "split_ways"),
-        (options().sublevels_min(1), "sublevels_min"),
-        (options().sublevels_max(1_000), "sublevels_max"),
-        (
-            options().durability(Durability::Interval(std::time::Duration::ZERO)),
-            "durability",
-        ),
+    let (options, tuning) = (Options::default, Tuning::default);
+    let tunings = [
+        (tuning().memtable_budget_bytes(10), "memtable_budget_bytes"),
+        (tuning().bucket_bytes(1), "bucket_bytes"),
+        (tuning().block_bytes(1), "block_bytes"),
+        (tuning().filter_bits_per_key(1_000), "filter_bits_per_key"),
+        (tuning().split_ways(1), "split_ways"),
+        (tuning().sublevels_min(1), "sublevels_min"),
+        (tuning().sublevels_max(1_000), "sublevels_max"),
     ];
+    let zero = Durability::Interval(std::time::Duration::ZERO);
+    let bad = [
+        (options().log_bytes_max(0), "log_bytes_max"),
+        (options().durability(zero), "durability"),
+    ];
+    let tuned = tunings.map(|(tuning, name)| (options().tuning(tuning), name));
+    let bad = bad.into_iter().chain(tuned);
     for (options, name) in bad {
         let error = options.open(dir.path().join("store")).expect_err("refused");
         assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
@@ -282,9 +284,12 @@ fn there_are_no_more_buckets_than_the_budget_has_memory_for() {
     for threads in [0, 2] {
         let options = small_options()
             .background_threads(threads)
-            .memtable_budget_bytes(budget)
-            .log_bytes_max(1 << 20)
-            .bucket_bytes(bucket);
+            .tuning(
+                small_tuning()
+                    .memtable_budget_bytes(budget)
+                    .bucket_bytes(bucket),
+            )
+            .log_bytes_max(1 << 20);
         let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
         // Ascending keys leave small buckets behind.
         for number in 0..1_500 {

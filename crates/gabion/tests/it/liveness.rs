@@ -13,10 +13,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gabion::{Db, Durability, Engine, Error, Keyspace, Options, Result, WriteBatch};
+use gabion::{Db, Durability, Engine, Error, Keyspace, Options, Result, Tuning, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Context, Place, Random, Ticker, base_seed, bytes_of, drawn_options, setting};
+use crate::support::{
+    Context, Place, Random, Ticker, base_seed, bytes_of, drawn_options, setting, tuned,
+};
 
 /// Longer than any machine takes for one thing, by far.
 const A_HANG: Duration = Duration::from_secs(300);
@@ -288,8 +290,8 @@ fn live_under_drawn_options(engine: Engine, sets: u64) {
         let seed = 100 * base_seed() + seed;
         let options = drawn_options(engine, seed);
         // Hundreds of buckets are work for a thread, and no more to wait for.
-        let bucket_bytes = options.bucket_bytes.max(16 << 10);
-        let options = options.bucket_bytes(bucket_bytes);
+        let bucket_bytes = options.tuning.bucket_bytes.max(16 << 10);
+        let options = tuned(options, |own| own.bucket_bytes(bucket_bytes));
         let name = format!("{engine}, seed {seed}: {options:?}");
         let _context = Context(|| name.clone());
         live(&options, seed, &name);
@@ -303,9 +305,12 @@ fn live_at_a_rate(engine: Engine) {
         let options = Options::default()
             .engine(engine)
             .background_threads(threads)
-            .background_bytes_per_second_max(4_000_000)
-            .memtable_budget_bytes(64 << 10)
-            .bucket_bytes(64 << 10)
+            .tuning(
+                Tuning::default()
+                    .background_bytes_per_second_max(4_000_000)
+                    .memtable_budget_bytes(64 << 10)
+                    .bucket_bytes(64 << 10),
+            )
             .log_bytes_max(1 << 20);
         let name = format!("{engine}, {threads} threads");
         let _context = Context(|| name.clone());

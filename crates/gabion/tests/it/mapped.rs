@@ -9,10 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Context, Place, Random, base_seed, bytes_of, copy_with_holes, small_options};
+use crate::support::{
+    Context, Place, Random, base_seed, bytes_of, copy_with_holes, mapped, small_mapped,
+    small_options,
+};
 
 pub(crate) fn options_of(engine: Engine) -> Options {
-    small_options().engine(engine).checkpoints(true)
+    small_options()
+        .engine(engine)
+        .mapped(small_mapped().checkpoints(true))
 }
 
 /// Runs a test with each engine that maps a file.
@@ -261,7 +266,7 @@ fn a_store_without_a_checkpoint_says_what_it_does_not_survive() {
 fn be_without_a_checkpoint(engine: Engine) {
     let options = || options_of(engine);
     let place = Place::of(engine);
-    let without = || options().checkpoints(false);
+    let without = || mapped(options(), |own| own.checkpoints(false));
     let db = without()
         .durability(Durability::default())
         .open(directory(&place))
@@ -304,7 +309,7 @@ fn lose_power(engine: Engine) {
     let place = Place::of(engine);
     let elsewhere = tempfile::tempdir().unwrap();
     let pool = elsewhere.path().join("some.pool");
-    let options = || options_of(engine).pool_path(Some(pool.clone()));
+    let options = || mapped(options_of(engine), |own| own.pool_path(Some(pool.clone())));
     let db = options().open(directory(&place)).unwrap();
     assert_eq!(db.stats().mapped.expect("mapped").class, "power-by-sync");
     let keyspace = db.keyspace("second").unwrap();
@@ -359,9 +364,8 @@ fn keep_a_letter(engine: Engine) {
     let mut letter = File::create(&file).unwrap();
     letter.write_all(b"dear reader").unwrap();
     for _ in 0..2 {
-        let refused = options()
-            .pool_path(Some(file.clone()))
-            .open(directory(&place));
+        let elsewhere = mapped(options(), |own| own.pool_path(Some(file.clone())));
+        let refused = elsewhere.open(directory(&place));
         let text = refused.expect_err("the file is there").to_string();
         assert!(
             text.contains("letter.txt") && text.contains("not overwritten"),

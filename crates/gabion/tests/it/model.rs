@@ -27,7 +27,9 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use gabion::{Engine, Options, TableReads};
 
-use crate::support::{Totals, base_seed, drawn_options, option_sets, roomy_options, setting};
+use crate::support::{
+    Totals, base_seed, drawn_options, option_sets, roomy_options, roomy_tuning, setting,
+};
 
 /// Operations per sequence.
 const ACTIONS: std::ops::Range<usize> = 20..240;
@@ -140,7 +142,7 @@ fn mapped_stores_equal_their_twins_under_drawn_options() {
 fn a_store_that_gathers_small_tables_equals_its_twin() {
     let sets = [
         roomy_options().table_reads(TableReads::Cached),
-        roomy_options().sublevels_min(4).sublevels_max(6),
+        roomy_options().tuning(roomy_tuning().sublevels_min(4).sublevels_max(6)),
         roomy_options().background_threads(2),
     ];
     let sets = sets.into_iter().enumerate();

@@ -3,7 +3,7 @@
 use gabion::{Options, TableReads};
 use gabion_media::{Disk, ReadStep, SimDisk};
 
-use crate::support::{Subject, small_options};
+use crate::support::{Subject, small_options, small_tuning};
 
 /// Keys that go through a search together.
 const GROUP: usize = 32;
@@ -13,13 +13,16 @@ const KEYS: usize = 4_000;
 /// Blocks of some four pairs each in several runs of one bucket.
 fn options(reads: TableReads, cache_bytes: u64) -> Options {
     small_options()
-        .memtable_budget_bytes(32 << 20)
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(32 << 20)
+                .bucket_bytes(64 << 20)
+                .sublevels_min(8)
+                .sublevels_max(8)
+                .cache_bytes(cache_bytes),
+        )
         .log_bytes_max(32 << 20)
-        .bucket_bytes(64 << 20)
-        .sublevels_min(8)
-        .sublevels_max(8)
         .table_reads(reads)
-        .cache_bytes(cache_bytes)
 }
 
 fn key(number: usize) -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gabion::{Durability, Engine, Error, Options, Result};
 
-use crate::support::{Context, Place, small_options};
+use crate::support::{Context, Place, mapped, small_mapped, small_options, tuned};
 
 /// An option of which a number is the value.
 type Setter = fn(Options, u64) -> Options;
@@ -37,31 +37,46 @@ const NUMBERS: [(&str, Setter); 20] = [
     ("space_amplification_max", |own, n| {
         own.space_amplification_max(fraction(n))
     }),
-    ("pool_bytes", Options::pool_bytes),
-    ("records_planned", Options::records_planned),
-    ("memtable_budget_bytes", Options::memtable_budget_bytes),
-    ("searches_until_ordered", |own, n| {
-        own.searches_until_ordered(narrow(n))
+    ("pool_bytes", |own, n| mapped(own, |own| own.pool_bytes(n))),
+    ("records_planned", |own, n| {
+        mapped(own, |own| own.records_planned(n))
     }),
-    ("cache_bytes", Options::cache_bytes),
+    ("memtable_budget_bytes", |own, n| {
+        tuned(own, |own| own.memtable_budget_bytes(n))
+    }),
+    ("searches_until_ordered", |own, n| {
+        tuned(own, |own| own.searches_until_ordered(narrow(n)))
+    }),
+    ("cache_bytes", |own, n| tuned(own, |own| own.cache_bytes(n))),
     ("memory_bytes_max", Options::memory_bytes_max),
     ("log_bytes_max", Options::log_bytes_max),
-    ("bucket_bytes", Options::bucket_bytes),
-    ("block_bytes", |own, n| own.block_bytes(size(n))),
+    ("bucket_bytes", |own, n| {
+        tuned(own, |own| own.bucket_bytes(n))
+    }),
+    ("block_bytes", |own, n| {
+        tuned(own, |own| own.block_bytes(size(n)))
+    }),
     ("filter_bits_per_key", |own, n| {
-        own.filter_bits_per_key(narrow(n))
+        tuned(own, |own| own.filter_bits_per_key(narrow(n)))
     }),
     ("background_threads", |own, n| {
         own.background_threads(size(n))
     }),
-    (
-        "background_bytes_per_second_max",
-        Options::background_bytes_per_second_max,
-    ),
-    ("split_ways", |own, n| own.split_ways(size(n))),
-    ("sublevels_min", |own, n| own.sublevels_min(size(n))),
-    ("sublevels_max", |own, n| own.sublevels_max(size(n))),
-    ("read_weight", |own, n| own.read_weight(narrow(n))),
+    ("background_bytes_per_second_max", |own, n| {
+        tuned(own, |own| own.background_bytes_per_second_max(n))
+    }),
+    ("split_ways", |own, n| {
+        tuned(own, |own| own.split_ways(size(n)))
+    }),
+    ("sublevels_min", |own, n| {
+        tuned(own, |own| own.sublevels_min(size(n)))
+    }),
+    ("sublevels_max", |own, n| {
+        tuned(own, |own| own.sublevels_max(size(n)))
+    }),
+    ("read_weight", |own, n| {
+        tuned(own, |own| own.read_weight(narrow(n)))
+    }),
     ("durability", |own, n| {
         own.durability(Durability::Interval(Duration::from_nanos(n)))
     }),
@@ -103,8 +118,11 @@ fn each_number_is_refused_with_a_sentence_or_works() {
                 // A limit of a byte per second is kept, and whoever waits for a flush waits.
                 let is_a_crawl = name == "background_bytes_per_second_max" && number < 1 << 20;
                 let threads = if is_a_crawl { 0 } else { 2 };
-                let options = small_options().engine(*engine).background_threads(threads);
-                let result = use_store(&set(options.checkpoints(true), number));
+                let options = small_options()
+                    .engine(*engine)
+                    .background_threads(threads)
+                    .mapped(small_mapped().checkpoints(true));
+                let result = use_store(&set(options, number));
                 match result {
                     Ok(()) => {}
                     Err(Error::InvalidOption { option, why }) => {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use gabion::{Clock, Engine, Options};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{KEYSPACES, Operation, Subject, Twin, assert_twin, bytes_of, small_options};
+use crate::support::{
+    KEYSPACES, Operation, Subject, Twin, assert_twin, bytes_of, small_options, small_tuning, tuned,
+};
 
 /// Engines with a background that writes.
 const ENGINES: [Engine; 2] = [Engine::Wip, Engine::Flex];
@@ -15,12 +17,15 @@ const ENGINES: [Engine; 2] = [Engine::Wip, Engine::Flex];
 fn crawling(engine: Engine, clock: &Clock, threads: usize) -> Options {
     small_options()
         .engine(engine)
-        .memtable_budget_bytes(1 << 20)
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(1 << 20)
+                .bucket_bytes(256 << 10)
+                .clock(clock.clone())
+                .background_bytes_per_second_max(1 << 10),
+        )
         .log_bytes_max(64 << 20)
-        .bucket_bytes(256 << 10)
-        .clock(clock.clone())
         .background_threads(threads)
-        .background_bytes_per_second_max(1 << 10)
 }
 
 /// Puts so many bytes in values of 1 KiB.
@@ -68,7 +73,7 @@ fn a_store_is_closed_while_its_jobs_wait() {
         put(&subject, &mut twin, 700 << 10);
         subject.db.close().unwrap();
 
-        let unlimited = options.background_bytes_per_second_max(0);
+        let unlimited = tuned(options, |own| own.background_bytes_per_second_max(0));
         let subject = Subject::open(&disk, &unlimited).unwrap();
         assert_twin(&subject.db, &twin);
         subject.db.wait_idle().unwrap();
@@ -90,10 +95,11 @@ fn write_at_a_rate(engine: Engine) {
     const UNASKED: u64 = 256 << 10;
     let clock = Clock::manual();
     // So much room that nothing presses writers.
-    let options = crawling(engine, &clock, 2)
-        .memtable_budget_bytes(8 << 20)
-        .space_amplification_max(f64::INFINITY)
-        .background_bytes_per_second_max(RATE);
+    let options = tuned(crawling(engine, &clock, 2), |own| {
+        own.memtable_budget_bytes(8 << 20)
+            .background_bytes_per_second_max(RATE)
+    });
+    let options = options.space_amplification_max(f64::INFINITY);
     let sim = SimDisk::new();
     let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
     let mut twin = Twin::new(KEYSPACES.len());

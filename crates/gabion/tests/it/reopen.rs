@@ -8,7 +8,7 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
     Context, KEYSPACES, Operation, Place, Random, Step, Subject, Twin, Workload, assert_twin,
-    base_seed, copy_with_holes, engines_on_disks, log_number, small_options,
+    base_seed, copy_with_holes, engines_on_disks, log_number, small_options, small_tuning,
 };
 
 /// Applies the writes of a workload, calling `between` after each.
@@ -481,7 +481,7 @@ fn a_flexdb_that_was_closed_repeats_nothing_when_it_is_opened() {
         let options = small_options()
             .engine(Engine::Flex)
             .background_threads(threads)
-            .memtable_budget_bytes(1 << 20)
+            .tuning(small_tuning().memtable_budget_bytes(1 << 20))
             .log_bytes_max(1 << 20);
         let sim = SimDisk::new();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 
-use gabion::{Db, Engine, Error, Options, RepairReport, Result};
+use gabion::{Db, Engine, Error, Options, RepairReport, Result, Tuning};
 use gabion_media::crc32c;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
@@ -115,7 +115,7 @@ fn a_wrong_byte_of_flexdb_costs_a_block_and_what_is_lost_is_told() {
     let options = Options::default()
         .engine(Engine::Flex)
         .background_threads(0)
-        .memtable_budget_bytes(64 << 10);
+        .tuning(Tuning::default().memtable_budget_bytes(64 << 10));
     // See `partition`. In front of the segments there is a header, without which nothing is read.
     let (segment_bytes, block_bytes, header_bytes) = (8 << 10, 1 << 10, 32);
     let (sim, pairs) = small_flex_store(&options);
@@ -303,7 +303,7 @@ fn a_wrong_byte_in_a_leaf_of_flexdbs_tree_costs_what_that_refers_to() {
     let options = Options::default()
         .engine(Engine::Flex)
         .background_threads(0)
-        .memtable_budget_bytes(256 << 10);
+        .tuning(Tuning::default().memtable_budget_bytes(256 << 10));
     let sim = SimDisk::new();
     let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
     let pairs: BTreeMap<[u8; 8], Vec<u8>> = (0..20_000_u64)

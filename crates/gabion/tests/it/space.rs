@@ -9,7 +9,7 @@ use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
     Change, Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
-    option_sets, small_options,
+    option_sets, small_options, small_tuning, tuned,
 };
 
 /// Bytes of the log's files.
@@ -75,9 +75,12 @@ fn the_log_of_an_idle_store_is_a_segment_or_less() {
 /// parts are small.
 pub(crate) fn capped(cap: f64) -> Options {
     small_options()
-        .block_bytes(1 << 10)
-        .memtable_budget_bytes(256 << 10)
-        .bucket_bytes(256 << 10)
+        .tuning(
+            small_tuning()
+                .block_bytes(1 << 10)
+                .memtable_budget_bytes(256 << 10)
+                .bucket_bytes(256 << 10),
+        )
         .log_bytes_max(1 << 20)
         .space_amplification_max(cap)
 }
@@ -136,13 +139,17 @@ fn write_parts(db: &Db, random: &mut Random, parts: WriteParts) {
 fn the_tables_never_pass_the_cap_whatever_is_overwritten() {
     let sets = [
         capped(1.25),
-        capped(1.5).split_ways(2).sublevels_max(8),
+        tuned(capped(1.5), |own| own.split_ways(2).sublevels_max(8)),
         capped(2.0),
-        capped(2.0)
-            .memtable_budget_bytes(64 << 10)
-            .bucket_bytes(64 << 10),
-        capped(3.0).sublevels_max(8).sublevels_min(4).split_ways(8),
-        capped(f64::INFINITY).sublevels_max(8).sublevels_min(8),
+        tuned(capped(2.0), |own| {
+            own.memtable_budget_bytes(64 << 10).bucket_bytes(64 << 10)
+        }),
+        tuned(capped(3.0), |own| {
+            own.sublevels_max(8).sublevels_min(4).split_ways(8)
+        }),
+        tuned(capped(f64::INFINITY), |own| {
+            own.sublevels_max(8).sublevels_min(8)
+        }),
     ];
     for options in sets {
         let cap = options.space_amplification_max;
@@ -226,7 +233,7 @@ fn the_cap_is_kept_while_others_flush_and_compact() {
     put_all(&|_| {});
     let live = live_bytes(&sim, &options);
     // A job holds its input and its output; a flush that must not wait adds a MemTable.
-    let slack = options.bucket_bytes * 5 / 4 + options.memory_sizes().memtables / 8;
+    let slack = options.tuning.bucket_bytes * 5 / 4 + options.memory_sizes().memtables / 8;
     put_all(&|bytes| assert!(bytes <= live + live / 2 + slack, "{bytes} of {live}"));
 }
 
@@ -241,7 +248,7 @@ fn small_neighbours_are_joined_and_grow_apart_again() {
         // Memory for several records in the MemTable of each of some dozens of buckets.
         let options = small_options()
             .background_threads(threads)
-            .memtable_budget_bytes(512 << 10)
+            .tuning(small_tuning().memtable_budget_bytes(512 << 10))
             .log_bytes_max(256 << 10);
         let sim = SimDisk::recording();
         let mut subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
@@ -314,10 +321,13 @@ fn a_power_cut_at_any_moment_of_a_join_loses_nothing() {
     // So many parts are too small to be joined under these options, and not under the next.
     let apart = small_options()
         .durability(Durability::Sync)
-        .memtable_budget_bytes(512 << 10)
-        .log_bytes_max(256 << 10)
-        .split_ways(64);
-    let options = apart.clone().split_ways(2);
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(512 << 10)
+                .split_ways(64),
+        )
+        .log_bytes_max(256 << 10);
+    let options = tuned(apart.clone(), |own| own.split_ways(2));
     let sim = SimDisk::recording();
     let disk = Disk::simulated(&sim);
     let mut twin = Twin::new(KEYSPACES.len());
@@ -392,10 +402,11 @@ fn neighbours_are_joined_under_readers_and_writers() {
     const BANDS: u64 = 40;
     const WAVES: u64 = 4;
     let key = |band: u64, number: u64| format!("{:02} {number:05}", band % BANDS).into_bytes();
-    let options = small_options()
-        .background_threads(2)
-        .memtable_budget_bytes(96 << 10)
-        .bucket_bytes(16 << 10);
+    let options = small_options().background_threads(2).tuning(
+        small_tuning()
+            .memtable_budget_bytes(96 << 10)
+            .bucket_bytes(16 << 10),
+    );
     let sim = SimDisk::new();
     let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
     let keyspace = db.default_keyspace();
@@ -497,10 +508,13 @@ fn a_flexdb_at_rest_has_little_garbage_and_a_short_log() {
         let clock = Clock::manual();
         let options = small_options()
             .engine(Engine::Flex)
-            .memtable_budget_bytes(128 << 10)
+            .tuning(
+                small_tuning()
+                    .memtable_budget_bytes(128 << 10)
+                    .clock(clock.clone()),
+            )
             .log_bytes_max(256 << 10)
-            .background_threads(threads)
-            .clock(clock.clone());
+            .background_threads(threads);
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());

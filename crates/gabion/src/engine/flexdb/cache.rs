@@ -287,10 +287,10 @@ mod tests {
     use super::super::interval::{parse, put_pair};
     use super::super::{Flex, Keyspace, Write};
     use super::*;
-    use crate::Options;
     use crate::engine::memtable::ChunkPool;
     use crate::engine::ssd::{Commit, Lifecycle};
     use crate::types::Kind;
+    use crate::{Options, Tuning};
 
     fn interval_in(slabs: &Arc<Slabs>, key: &[u8], value: &[u8]) -> Arc<Interval> {
         let mut bytes = Vec::new();
@@ -413,10 +413,11 @@ mod tests {
     /// tenth of it, for which other forms went.
     #[test]
     fn a_full_cache_has_as_much_as_fits_without_room() {
-        let options = Options::default()
-            .background_threads(0)
-            .memtable_budget_bytes(1 << 20)
-            .cache_bytes(64 << 20);
+        let options = Options::default().background_threads(0).tuning(
+            Tuning::default()
+                .memtable_budget_bytes(1 << 20)
+                .cache_bytes(64 << 20),
+        );
         let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let records = 40_000_u64;
@@ -463,7 +464,7 @@ mod tests {
     fn the_forms_of_a_dropped_keyspace_go_with_it() {
         let options = Options::default()
             .background_threads(0)
-            .cache_bytes(64 << 20);
+            .tuning(Tuning::default().cache_bytes(64 << 20));
         let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let kept = engine.create_keyspace("kept").unwrap();
         let gone = engine.create_keyspace("gone").unwrap();

@@ -115,9 +115,9 @@ mod tests {
 
     use super::super::Write;
     use super::*;
-    use crate::Options;
     use crate::engine::ssd::{Commit, Lifecycle};
     use crate::types::Kind;
+    use crate::{Options, Tuning};
 
     const KIB: u64 = 1 << 10;
 
@@ -145,8 +145,11 @@ mod tests {
     fn options() -> Options {
         Options::default()
             .background_threads(0)
-            .memtable_budget_bytes(256 * KIB)
-            .cache_bytes(4096 * KIB)
+            .tuning(
+                Tuning::default()
+                    .memtable_budget_bytes(256 * KIB)
+                    .cache_bytes(4096 * KIB),
+            )
             .log_bytes_max(4096 * KIB)
     }
 

@@ -18,7 +18,8 @@ use crate::engine::ssd::{Commit, Lifecycle};
 use crate::expiry::ReadPoint;
 use crate::log::BatchEncoder;
 use crate::options::Durability;
-use crate::{DEFAULT_TABLE_MEMORY_BYTES, Options, Result};
+use crate::sizes::TABLES_MOST;
+use crate::{Options, Result, Tuning};
 
 /// Memory for the MemTables of the new store, which takes keys in order.
 const MEMTABLE_BYTES: u64 = 16 << 20;
@@ -34,12 +35,12 @@ impl Flex {
             create_if_missing: true,
             error_if_exists: true,
             durability: Durability::Buffered,
-            memtable_budget_bytes: Some(memtables),
-            cache_bytes: Some(0),
-            memory_bytes_max: self
-                .options
-                .memory_ceiling()
-                .min(memtables + DEFAULT_TABLE_MEMORY_BYTES),
+            memory_bytes_max: self.options.memory_ceiling().min(memtables + TABLES_MOST),
+            tuning: Tuning {
+                memtable_budget_bytes: Some(memtables),
+                cache_bytes: Some(0),
+                ..self.options.tuning.clone()
+            },
             ..self.options.clone()
         };
         let copy = Flex::open(target.clone(), options)?;
@@ -72,7 +73,8 @@ impl Flex {
         point: ReadPoint,
     ) -> Result<()> {
         self.share_snapshot(point);
-        let mut scan = Scan::new(self, keyspace, point, Bound::Unbounded, Bound::Unbounded);
+        let store = Arc::<Flex>::clone(self);
+        let mut scan = Scan::new(store, keyspace, point, Bound::Unbounded, Bound::Unbounded);
         let (mut batch, mut user_bytes) = (BatchEncoder::default(), 0);
         loop {
             let is_pair = scan.advance()?;

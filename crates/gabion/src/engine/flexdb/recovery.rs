@@ -81,7 +81,7 @@ impl Flex {
             // What a merge replaces goes with its commit; and a space has its own log and reserve.
             flush_cost: 2,
         };
-        let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
+        let mut pending = PendingLog::new(&disk, end, &log_options, &options.tuning.clock);
         let settled = settle(&disk, &mut root, &mut pending, last_seq, &keyspaces);
         let (opened_log, log) = OpenedLog::new(&disk, pending, settled, true)?;
         let moment = root.moment;

@@ -81,7 +81,7 @@ impl Flex {
 
     /// Whether nobody has written for long, or somebody waits for the store to be idle.
     fn is_at_rest(&self) -> bool {
-        let (visible, now) = (self.visible(), self.options.clock.now());
+        let (visible, now) = (self.visible(), self.options.tuning.clock.now());
         let mut idle = self.idleness.lock();
         let decided = idle.decided(&self.options);
         decided.unwrap_or_else(|| idle.is_quiet(visible, now))

@@ -12,12 +12,12 @@ use super::ceiling::FITTED;
 use super::commit::LOOKS;
 use super::scan::STEPS;
 use super::{Flex, Keyspace, Scan, Write};
-use crate::Options;
 use crate::engine::snapshots::COLLECTED;
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::expiry::ReadPoint;
 use crate::log::BatchEncoder;
 use crate::types::Kind;
+use crate::{Options, Tuning};
 
 fn write(engine: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
     let write = Write::Single {
@@ -45,7 +45,8 @@ fn end_key(
 ) -> Option<Vec<u8>> {
     engine.share_snapshot(seq);
     let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut scan = Scan::new(engine, keyspace, seq, Bound::Included(lower), upper);
+    let store = Arc::<Flex>::clone(engine);
+    let mut scan = Scan::new(store, keyspace, seq, Bound::Included(lower), upper);
     match is_front {
         true => scan.advance().unwrap().then(|| scan.key().to_vec()),
         false => scan.next_back().unwrap().map(|(key, _)| key.to_vec()),
@@ -74,7 +75,7 @@ fn the_head_of_a_queue_is_found_in_few_steps() {
     for (budget, pushed_first) in [(64 << 20, false), (256 << 10, false), (64 << 20, true)] {
         let options = Options::default()
             .background_threads(0)
-            .memtable_budget_bytes(budget);
+            .tuning(Tuning::default().memtable_budget_bytes(budget));
         let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("queue").unwrap();
         let (mut tail, mut queue, mut steps) = (0_u64, VecDeque::new(), 0);
@@ -166,7 +167,8 @@ fn tombstones_before_readers_are_merged_without_a_write() {
     let (engine, keyspace) = mostly_gone();
     let count = || {
         let seq = engine.begin_snapshot();
-        let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+        let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
+        let mut scan = Scan::new(store, &keyspace, seq, all, all);
         let mut pairs = 0;
         while scan.advance().unwrap() {
             pairs += 1;
@@ -194,7 +196,8 @@ fn tombstones_of_the_past_let_nothing_be_merged() {
     engine.flush().unwrap();
     let count = |seq: ReadPoint| {
         engine.share_snapshot(seq);
-        let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+        let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
+        let mut scan = Scan::new(store, &keyspace, seq, all, all);
         let mut pairs = 0;
         while scan.next_back().unwrap().is_some() {
             pairs += 1;
@@ -229,7 +232,7 @@ fn compare_with_a_map(seed: u64) {
     let mut random = Random::new(seed);
     let options = Options::default()
         .background_threads(0)
-        .memtable_budget_bytes(64 << 10);
+        .tuning(Tuning::default().memtable_budget_bytes(64 << 10));
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
     let mut map: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
@@ -324,7 +327,8 @@ fn no_gap_is_noted_that_the_back_has_read() {
         }
     }
     let seq = engine.begin_snapshot();
-    let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+    let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
+    let mut scan = Scan::new(store, &keyspace, seq, all, all);
     for expected in [99, 98] {
         let (key, _) = scan.next_back().unwrap().unwrap();
         assert_eq!(*key, [expected]);
@@ -344,7 +348,7 @@ fn nothing_is_lost_of_queues_that_many_use() {
     let items = setting("GABION_QUEUE_ITEMS", 6_000);
     let options = Options::default()
         .background_threads(2)
-        .memtable_budget_bytes(1 << 20);
+        .tuning(Tuning::default().memtable_budget_bytes(1 << 20));
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("queues").unwrap();
     let queue_key = |queue: u8, number: u64| [&[queue][..], &key(number)].concat();

@@ -34,6 +34,7 @@ use super::partition::{Held, Reader};
 use super::{Flex, Keyspace};
 use crate::bytes::assign;
 use crate::engine::memtable::{MemCursor, NOTED_FROM};
+use crate::engine::open_store::OpenStore;
 use crate::expiry::{Moment, ReadPoint, Record, expires, has_expired, value_of};
 use crate::ranges::key_range;
 use crate::types::{Kind, Seq};
@@ -46,7 +47,6 @@ type Pair = (Slice, Record);
 
 /// The pairs of a keyspace in a range.
 pub(crate) struct Scan {
-    engine: Arc<Flex>,
     keyspace: Arc<Keyspace>,
     /// Registered.
     point: ReadPoint,
@@ -64,6 +64,13 @@ pub(crate) struct Scan {
     /// The keys that were not read yet: from the first one up to, but without, the second one;
     /// `None` when there is none left.
     middle: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    store: Arc<dyn OpenStore<Flex>>,
+}
+
+impl OpenStore<Flex> for Flex {
+    fn engine(&self) -> &Flex {
+        self
+    }
 }
 
 /// The search of the front for its first pair.
@@ -91,9 +98,9 @@ impl Drop for Scan {
         #[cfg(test)]
         STEPS.set(STEPS.get() + u64::from(gone));
         if gone >= NOTED_FROM {
-            self.engine.count_steps(gone, self.point.seq);
+            self.store.engine().count_steps(gone, self.point.seq);
         }
-        self.engine.end_snapshot(self.point);
+        self.store.engine().end_snapshot(self.point);
     }
 }
 
@@ -115,14 +122,13 @@ struct Source {
 impl Scan {
     /// A scan at `point`, whose registration it takes over.
     pub(crate) fn new(
-        engine: &Arc<Flex>,
+        store: Arc<dyn OpenStore<Flex>>,
         keyspace: &Arc<Keyspace>,
         point: ReadPoint,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Scan {
         Scan {
-            engine: Arc::clone(engine),
             keyspace: Arc::clone(keyspace),
             point,
             sources: None,
@@ -134,6 +140,7 @@ impl Scan {
             back: VecDeque::new(),
             back_sources: None,
             middle: key_range((lower, upper)),
+            store,
         }
     }
 
@@ -195,7 +202,7 @@ impl Scan {
             false => search.upper.as_deref(),
         };
         let lower = search.lower.as_deref().unwrap_or_default();
-        let view = self.engine.view.load();
+        let view = self.store.engine().view.load();
         let mut waiting = view.waiting.iter();
         if is_below(lower, upper)
             && let Some(newest) = waiting.find_map(|own| own.layer(self.keyspace.id))
@@ -369,7 +376,7 @@ impl Scan {
                 Some(held) => held,
                 None => partition.interval(Seek::At(&lower), Reader::User)?,
             };
-            if self.engine.is_outdated(&sources.view) {
+            if self.store.engine().is_outdated(&sources.view) {
                 continue;
             }
             if !std::mem::replace(&mut sources.are_placed, true) {
@@ -412,7 +419,7 @@ impl Scan {
             let (mut sources, _) = self.sources_after(known);
             let seek = upper.map_or(Seek::Last, Seek::Below);
             let held = self.keyspace.partition.interval(seek, Reader::User)?;
-            if self.engine.is_outdated(&sources.view) {
+            if self.store.engine().is_outdated(&sources.view) {
                 continue;
             }
             let mut begin = held.place.lower().max(lower).to_vec();
@@ -447,10 +454,10 @@ impl Scan {
     /// The MemTables to read: those of before if nothing newer was merged, else others, which is
     /// told.
     fn sources_after(&self, known: Option<Sources>) -> (Sources, bool) {
-        if let Some(known) = known.filter(|known| !self.engine.is_outdated(&known.view)) {
+        if let Some(known) = known.filter(|known| !self.store.engine().is_outdated(&known.view)) {
             return (known, false);
         }
-        let view = self.engine.view.load_full();
+        let view = self.store.engine().view.load_full();
         let source = |generation: &Arc<Generation>| {
             let layer = generation.layer(self.keyspace.id)?;
             Some(Source {

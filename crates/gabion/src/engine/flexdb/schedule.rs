@@ -187,9 +187,9 @@ mod tests {
 
     use super::super::{Keyspace, Write};
     use super::*;
-    use crate::Options;
     use crate::engine::ssd::Lifecycle;
     use crate::types::{Kind, hash_key};
+    use crate::{Options, Tuning};
 
     fn put(engine: &Flex, keyspace: &Arc<Keyspace>, value: &[u8]) {
         put_at(engine, keyspace, b"key", value);
@@ -213,7 +213,7 @@ mod tests {
     fn a_generation_grows_as_long_as_another_one_waits() {
         let options = Options::default()
             .background_threads(0)
-            .memtable_budget_bytes(64 << 10);
+            .tuning(Tuning::default().memtable_budget_bytes(64 << 10));
         let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let most = engine.active_bytes_max();
@@ -323,7 +323,7 @@ mod tests {
         let sim = SimDisk::new();
         let options = Options::default()
             .background_threads(0)
-            .memtable_budget_bytes(64 << 10);
+            .tuning(Tuning::default().memtable_budget_bytes(64 << 10));
         let engine = Flex::open(Disk::simulated(&sim), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         for number in 0..2_000_u32 {

@@ -184,6 +184,7 @@ mod tests {
     use gabion_media::SimDisk;
 
     use super::*;
+    use crate::Tuning;
     use crate::engine::flexdb::interval::put_pair;
     use crate::types::Kind;
     use crate::{Db, Engine, Options};
@@ -192,7 +193,7 @@ mod tests {
         Options::default()
             .engine(Engine::Flex)
             .background_threads(0)
-            .memtable_budget_bytes(64 << 10)
+            .tuning(Tuning::default().memtable_budget_bytes(64 << 10))
     }
 
     fn key(number: usize) -> String {

@@ -236,6 +236,7 @@ mod tests {
 
     use super::super::Keyspace;
     use super::*;
+    use crate::MappedOptions;
     use crate::engine::scmkv::Scmkv;
     use crate::engine::sptree::Tree;
     use crate::types::Kind;
@@ -245,9 +246,12 @@ mod tests {
         let options = Options::default()
             .engine(S::ENGINE)
             .durability(Durability::Buffered)
-            .pool_bytes(64 << 20)
-            .checkpoints(false)
-            .records_planned(64)
+            .mapped(
+                MappedOptions::default()
+                    .pool_bytes(64 << 20)
+                    .checkpoints(false)
+                    .records_planned(64),
+            )
             .background_threads(0);
         let disk = Disk::create_system(path).expect("a directory");
         let store = Mapped::open(disk, options).expect("it opens");

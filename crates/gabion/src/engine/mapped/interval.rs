@@ -142,7 +142,7 @@ mod tests {
 
     use super::super::recovery::set_checkpoint_disk;
     use super::*;
-    use crate::{Db, Engine, Options};
+    use crate::{Db, Engine, MappedOptions, Options};
 
     const ENGINES: [Engine; 2] = [Engine::Scmkv, Engine::Sptree];
 
@@ -150,9 +150,12 @@ mod tests {
         let options = Options::default()
             .engine(engine)
             .durability(durability)
-            .pool_bytes(64 << 20)
-            .checkpoints(true)
-            .records_planned(64)
+            .mapped(
+                MappedOptions::default()
+                    .pool_bytes(64 << 20)
+                    .checkpoints(true)
+                    .records_planned(64),
+            )
             .background_threads(0);
         set_checkpoint_disk(Some(sim));
         let db = options.open(dir).expect("space");

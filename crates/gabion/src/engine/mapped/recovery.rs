@@ -174,7 +174,7 @@ fn is_made(disk: &Disk, file: &RootFile) -> bool {
 
 fn pool_options<S: PoolStore>(options: &Options, checkpoint: Option<PathBuf>) -> PoolOptions {
     PoolOptions {
-        size: options.pool_bytes,
+        size: options.mapped.pool_bytes,
         checkpoint,
         #[cfg(test)]
         checkpoint_disk: tests::checkpoint_disk(),
@@ -234,7 +234,7 @@ pub(super) fn index_error(pool: &Pool, error: gabion_index::Error) -> Error {
 
 /// Makes a store where none is.
 fn make<S: PoolStore>(disk: &Disk, options: &Options) -> Result<Opened<S>> {
-    let pool = match &options.pool_path {
+    let pool = match &options.mapped.pool_path {
         Some(path) => std::path::absolute(path).map_err(|error| Error::InvalidOption {
             option: "pool_path",
             why: error.to_string(),
@@ -243,7 +243,7 @@ fn make<S: PoolStore>(disk: &Disk, options: &Options) -> Result<Opened<S>> {
     };
     let root = Root {
         is_made: false,
-        has_checkpoint: options.checkpoints,
+        has_checkpoint: options.mapped.checkpoints,
         pool,
     };
     let path = root.pool_path(disk);
@@ -286,6 +286,7 @@ mod tests {
     use gabion_media::{Fault, FaultKind, SimDisk};
 
     use super::*;
+    use crate::MappedOptions;
     use crate::engine::scmkv::Scmkv;
     use crate::engine::sptree::Tree;
     use crate::types::Kind;
@@ -307,9 +308,12 @@ mod tests {
         let options = Options::default()
             .engine(S::ENGINE)
             .durability(durability)
-            .pool_bytes(32 << 20)
-            .checkpoints(true)
-            .records_planned(64)
+            .mapped(
+                MappedOptions::default()
+                    .pool_bytes(32 << 20)
+                    .checkpoints(true)
+                    .records_planned(64),
+            )
             .background_threads(1);
         Mapped::open(Disk::system(dir)?, options)
     }

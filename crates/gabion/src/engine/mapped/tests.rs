@@ -12,11 +12,11 @@ use gabion_index::Error as IndexError;
 use gabion_media::Disk;
 
 use super::*;
-use crate::Durability;
 use crate::engine::scmkv::Scmkv;
 use crate::engine::sptree::Tree;
 use crate::log::BatchEncoder;
 use crate::types::Kind;
+use crate::{Durability, MappedOptions};
 
 thread_local! {
     /// Puts of this thread that succeed before one fails, if one shall.
@@ -136,9 +136,12 @@ fn open_with<S: PoolStore>(
     let options = Options::default()
         .engine(S::ENGINE)
         .durability(Durability::Buffered)
-        .pool_bytes(64 << 20)
-        .checkpoints(has_checkpoint)
-        .records_planned(64)
+        .mapped(
+            MappedOptions::default()
+                .pool_bytes(64 << 20)
+                .checkpoints(has_checkpoint)
+                .records_planned(64),
+        )
         .background_threads(0);
     let disk = Disk::create_system(path).expect("a directory");
     let store = Mapped::open(disk, options).expect("it opens");

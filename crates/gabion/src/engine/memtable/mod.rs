@@ -116,10 +116,12 @@ pub(crate) enum KeepOrder {
 impl KeepOrder {
     /// What the options ask for of a new table.
     pub(crate) fn of(options: &Options) -> KeepOrder {
-        match options.memtable_form {
+        match options.tuning.memtable_form {
             MemTableForm::Hash => KeepOrder::Never,
             MemTableForm::Ordered => KeepOrder::Always,
-            MemTableForm::Adaptive => KeepOrder::AfterSearches(options.searches_until_ordered),
+            MemTableForm::Adaptive => {
+                KeepOrder::AfterSearches(options.tuning.searches_until_ordered)
+            }
         }
     }
 }

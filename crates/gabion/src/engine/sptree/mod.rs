@@ -190,7 +190,7 @@ impl PoolStore for Tree {
 
     fn create(pool: &Pool, options: &Options) -> IndexResult<Tree> {
         let plan = Plan {
-            capacity: options.records_planned,
+            capacity: options.mapped.records_planned,
             seed: None,
         };
         SpTree::create_tended(pool, plan, tending(options)).map(Tree::new)

@@ -9,6 +9,7 @@ use gabion_index::sptree::Limit;
 use super::SpStore;
 use crate::engine::keyspaces::Named;
 use crate::engine::mapped::{Keyspace, end_of, with_key};
+use crate::engine::open_store::OpenStore;
 use crate::{Result, Slice};
 
 /// Pairs of the first page of an end, and of the largest.
@@ -39,7 +40,6 @@ struct End {
 
 /// A scan of a range of a keyspace.
 pub(crate) struct Scan {
-    engine: Arc<SpStore>,
     /// Bytes of the pool's keys before those of the keyspace.
     head_bytes: usize,
     /// What nobody has read yet: the pool's keys from the one on and below the other. What is in
@@ -49,6 +49,7 @@ pub(crate) struct Scan {
     front: End,
     back: End,
     current: Option<Pair>,
+    store: Arc<dyn OpenStore<SpStore>>,
 }
 
 impl End {
@@ -70,7 +71,7 @@ impl Scan {
     /// The keys of a keyspace from one on and below another one, where there is one; none of them,
     /// if there is no range.
     pub(crate) fn new(
-        engine: &Arc<SpStore>,
+        store: Arc<dyn OpenStore<SpStore>>,
         keyspace: &Keyspace,
         range: Option<(Vec<u8>, Option<Vec<u8>>)>,
     ) -> Scan {
@@ -81,13 +82,13 @@ impl Scan {
             (lower, end_of(keyspace, &upper))
         });
         Scan {
-            engine: Arc::clone(engine),
             head_bytes: with_key(keyspace, &[], <[u8]>::len),
             lower,
             upper,
             front: End::new(),
             back: End::new(),
             current: None,
+            store,
         }
     }
 
@@ -155,7 +156,7 @@ impl Scan {
             pairs,
             bytes: PAGE_BYTES,
         };
-        let (mut page, may_be_more) = self.engine.read(|opened| {
+        let (mut page, may_be_more) = self.store.engine().read(|opened| {
             let mut page = Vec::with_capacity(pairs);
             let read = opened.store.read_pairs(way, key, limit, &mut page);
             Ok((page, opened.told(read)?))
@@ -188,9 +189,16 @@ mod tests {
     use gabion_media::Disk;
 
     use super::*;
+    use crate::MappedOptions;
     use crate::engine::write::Write;
     use crate::types::Kind;
     use crate::{Durability, Engine, Options};
+
+    impl OpenStore<SpStore> for SpStore {
+        fn engine(&self) -> &SpStore {
+            self
+        }
+    }
 
     /// Pages of many small pairs were followed by one of as many large ones: a step of a scan
     /// copied all of them, which may be gigabytes.
@@ -203,8 +211,11 @@ mod tests {
         let options = Options::default()
             .engine(Engine::Sptree)
             .durability(Durability::Buffered)
-            .pool_bytes(64 << 20)
-            .checkpoints(false)
+            .mapped(
+                MappedOptions::default()
+                    .pool_bytes(64 << 20)
+                    .checkpoints(false),
+            )
             .background_threads(0);
         let disk = Disk::create_system(dir.path()).expect("a directory");
         let store = SpStore::open(disk, options).expect("it opens");
@@ -226,7 +237,11 @@ mod tests {
             put(format!("b {number:05}"), LARGE_BYTES);
         }
         for way in [Way::Up, Way::Down] {
-            let mut scan = Scan::new(&store, &keyspace, Some((Vec::new(), None)));
+            let mut scan = Scan::new(
+                Arc::<SpStore>::clone(&store),
+                &keyspace,
+                Some((Vec::new(), None)),
+            );
             let (mut count, mut most) = (0, 0);
             while let Some((_, value)) = scan.take(way).expect("sound") {
                 let ends = [&scan.front, &scan.back];

@@ -198,7 +198,7 @@ pub(crate) trait SsdEngine:
     /// Ends transactions that have been open for longer than the options allow.
     fn end_old_transactions(&self) {
         let age_max = self.options.transaction_age_max;
-        let Some(moment) = self.options.clock.now().checked_sub(age_max) else {
+        let Some(moment) = self.options.tuning.clock.now().checked_sub(age_max) else {
             return;
         };
         for old in self.transactions.begun_before(moment) {
@@ -274,7 +274,8 @@ impl<K: Droppable> Shell<K> {
     /// Begins a transaction, which reads at the newest visible number.
     pub(super) fn begin_transaction(&self) -> Arc<OpenTransaction> {
         let point = self.begin_snapshot();
-        self.transactions.begin(point, self.options.clock.now())
+        self.transactions
+            .begin(point, self.options.tuning.clock.now())
     }
 
     /// Memory of the store's users that counts below its ceiling, none yet.

@@ -65,7 +65,7 @@ impl<K: Droppable> Shell<K> {
     ) -> Shell<K> {
         Shell {
             pace: Pace::new(&options),
-            moments: Moments::new(&options.clock),
+            moments: Moments::new(&options.tuning.clock),
             options,
             disk,
             memory,

@@ -192,9 +192,9 @@ impl Pace {
         let threads = options.background_threads;
         let rate = match threads {
             0 => 0,
-            _ => options.background_bytes_per_second_max,
+            _ => options.tuning.background_bytes_per_second_max,
         };
-        let clock = options.clock.clone();
+        let clock = options.tuning.clock.clone();
         Pace {
             rate,
             one_thread: threads == 1,
@@ -273,6 +273,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tuning;
 
     const SECOND: Duration = Duration::from_secs(1);
     const NOT: Pressed = Pressed {
@@ -291,9 +292,12 @@ mod tests {
     fn paced(rate: u64, threads: usize) -> (Clock, Pace) {
         let clock = Clock::manual();
         let options = Options::default()
-            .clock(clock.clone())
-            .background_threads(threads)
-            .background_bytes_per_second_max(rate);
+            .tuning(
+                Tuning::default()
+                    .clock(clock.clone())
+                    .background_bytes_per_second_max(rate),
+            )
+            .background_threads(threads);
         (clock, Pace::new(&options))
     }
 
@@ -442,7 +446,8 @@ mod tests {
     fn who_waits_behind_somebody_more_urgent_keeps_nobody_out() {
         /// Longer than any machine takes to hand a lock over.
         const A_HANG: Duration = Duration::from_secs(20);
-        let options = Options::default().background_bytes_per_second_max(1 << 30);
+        let options =
+            Options::default().tuning(Tuning::default().background_bytes_per_second_max(1 << 30));
         let pace = std::sync::Arc::new(Pace::new(&options));
         let own = std::sync::Arc::clone(&pace);
         // As of a flush that waits.

@@ -11,7 +11,7 @@ impl<K: Droppable> Shell<K> {
         let written = WrittenBytes::of(&counts);
         let user_bytes = self.counters.user_bytes.get();
         let (transactions, oldest) = self.transactions.count_and_oldest();
-        let since = |began| self.options.clock.now().saturating_sub(began);
+        let since = |began| self.options.tuning.clock.now().saturating_sub(began);
         Stats {
             user_bytes,
             writes: self.counters.writes.get(),

@@ -21,7 +21,7 @@ pub(super) fn start_threads<E: SsdEngine>(engine: &Arc<E>) -> Result<()> {
     })?;
     spawn(engine, "gabion-sync", |engine| {
         let begins_at = || engine.syncer.sync_begins_at();
-        let (clock, sync) = (&engine.options.clock, || engine.sync_due());
+        let (clock, sync) = (&engine.options.tuning.clock, || engine.sync_due());
         engine.schedule.sync_when_due(clock, begins_at, sync);
     })
 }

@@ -94,7 +94,7 @@ use writepath::{Leader, Turns};
 
 pub(crate) use jobs::ingest::Ingest;
 pub(super) use manifest::check_root;
-pub(crate) use readpath::scan::{OpenStore, Scan};
+pub(crate) use readpath::scan::Scan;
 pub(super) use repair::repair;
 pub(super) use verify::check_disk;
 

@@ -39,7 +39,7 @@ use super::bucket::file::{file_meta, table_meta};
 use super::bucket::{Levels, Router};
 use super::manifest::{FileMeta, Manifest, ManifestState, read_damaged};
 use super::readpath::has_newer;
-use super::readpath::scan::{OpenStore, Scan};
+use super::readpath::scan::Scan;
 use super::table::{Table, TableMeta, TableOptions, TableWriter};
 use super::{Keyspace, Wip, Write};
 use crate::bytes::assign;
@@ -140,15 +140,6 @@ fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, part: &Part<'_>) -> Resu
     engine.write(write, (key.len() + value.len()) as u64, false)
 }
 
-/// The new store as scans hold it.
-struct NewStore(Arc<Wip>);
-
-impl OpenStore for NewStore {
-    fn engine(&self) -> &Wip {
-        &self.0
-    }
-}
-
 /// Deletes the keys of a part of a range delete, but those of which a table has a version above
 /// `seq`, the number of the range delete. All else that is there by now is older.
 fn delete_older(
@@ -159,7 +150,7 @@ fn delete_older(
     seq: Seq,
 ) -> Result<()> {
     let upper = part.upper().map_or(Bound::Unbounded, Bound::Excluded);
-    let store = Arc::new(NewStore(Arc::clone(engine)));
+    let store = Arc::<Wip>::clone(engine);
     let snapshot = engine.begin_snapshot();
     let mut scan = Scan::new(store, keyspace, snapshot, Bound::Included(part.key), upper);
     while scan.advance()? {

@@ -12,7 +12,7 @@ impl Wip {
         let all = self.buckets();
         all.iter()
             .all(|(_, bucket)| is_wide_enough(bucket))
-            .then(|| bound(self.options.split_ways))
+            .then(|| bound(self.options.tuning.split_ways))
     }
 
     /// Counts and sizes. O(number of tables).

@@ -23,8 +23,8 @@ use gabion_media::{Fault, FaultKind, SimDisk};
 use record::Recording;
 
 use crate::support::{
-    Random, Totals, Workload, base_seed, each_seed, engines_on_disks, roomy_options, setting,
-    small_options, with_little_memory,
+    Random, Totals, Workload, base_seed, each_seed, engines_on_disks, roomy_options, roomy_tuning,
+    setting, small_options, small_tuning, with_little_memory,
 };
 
 /// Writes of a workload.
@@ -43,14 +43,19 @@ const WRITES_DROPPING: usize = 40;
 fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0007_1045);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
+    let memtables = [4 << 10, 48 << 10, 96 << 10, 160 << 10][random.index(4)];
+    let log_bytes_max = [2 << 10, 16 << 10, 64 << 10][random.index(3)];
     let options = small_options()
         .engine(engine)
         .durability(durability)
-        .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10, 160 << 10][random.index(4)])
-        .log_bytes_max([2 << 10, 16 << 10, 64 << 10][random.index(3)])
-        .bucket_bytes([4 << 10, 8 << 10, 16 << 10][random.index(3)])
-        .sublevels_max([2, 4][random.index(2)])
-        .split_ways([2, 8][random.index(2)]);
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(memtables)
+                .bucket_bytes([4 << 10, 8 << 10, 16 << 10][random.index(3)])
+                .sublevels_max([2, 4][random.index(2)])
+                .split_ways([2, 8][random.index(2)]),
+        )
+        .log_bytes_max(log_bytes_max);
     with_little_memory(options, seed)
 }
 
@@ -60,12 +65,17 @@ fn appending_options_of(seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x00a9_9e4d);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
     let sublevels_min = [2, 3, 5][random.index(3)];
+    let memtables = [4 << 10, 64 << 10][random.index(2)];
+    let log_bytes_max = [2 << 10, 64 << 10][random.index(2)];
     roomy_options()
         .durability(durability)
-        .memtable_budget_bytes([4 << 10, 64 << 10][random.index(2)])
-        .log_bytes_max([2 << 10, 64 << 10][random.index(2)])
-        .sublevels_min(sublevels_min)
-        .sublevels_max(sublevels_min + random.index(3))
+        .tuning(
+            roomy_tuning()
+                .memtable_budget_bytes(memtables)
+                .sublevels_min(sublevels_min)
+                .sublevels_max(sublevels_min + random.index(3)),
+        )
+        .log_bytes_max(log_bytes_max)
 }
 
 /// Records and explores workloads, one for each seed, until so many images were opened.

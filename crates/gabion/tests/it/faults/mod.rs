@@ -16,7 +16,8 @@ use run::{Counts, Run};
 
 use crate::support::{
     Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed,
-    engines_on_disks, roomy_options, setting, small_options, with_little_memory,
+    engines_on_disks, roomy_options, roomy_tuning, setting, small_options, small_tuning,
+    with_little_memory,
 };
 
 /// Writes per workload.
@@ -46,14 +47,19 @@ const READ_FAULTS: [(FaultKind, bool); 3] = [
 fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0fa1_0175);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
+    let memtables = [4 << 10, 48 << 10, 96 << 10][random.index(3)];
+    let log_bytes_max = [2 << 10, 16 << 10][random.index(2)];
     let options = small_options()
         .engine(engine)
         .durability(durability)
-        .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10][random.index(3)])
-        .log_bytes_max([2 << 10, 16 << 10][random.index(2)])
-        .bucket_bytes(4 << 10)
-        .cache_bytes([0, 64 << 10][random.index(2)])
-        .sublevels_max([2, 4][random.index(2)]);
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(memtables)
+                .bucket_bytes(4 << 10)
+                .cache_bytes([0, 64 << 10][random.index(2)])
+                .sublevels_max([2, 4][random.index(2)]),
+        )
+        .log_bytes_max(log_bytes_max);
     with_little_memory(options, seed)
 }
 
@@ -64,8 +70,11 @@ fn appending_options_of(seed: u64) -> Options {
     roomy_options()
         .durability(durability)
         .log_bytes_max([2 << 10, 16 << 10][random.index(2)])
-        .cache_bytes([0, 64 << 10][random.index(2)])
-        .sublevels_min([2, 4][random.index(2)])
+        .tuning(
+            roomy_tuning()
+                .cache_bytes([0, 64 << 10][random.index(2)])
+                .sublevels_min([2, 4][random.index(2)]),
+        )
 }
 
 /// Runs a workload without a fault, to count its operations, and then with one at each.

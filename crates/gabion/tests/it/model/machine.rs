@@ -142,7 +142,8 @@ impl Machine<'_> {
             Action::Flush => self.subject.db.flush().expect("flush"),
             Action::Persist => {
                 let persisted = self.subject.db.persist(gabion::Durability::Sync);
-                match self.options.checkpoints || !self.options.engine.capabilities().mapped {
+                match self.options.mapped.checkpoints || !self.options.engine.capabilities().mapped
+                {
                     true => persisted.expect("persist"),
                     false => assert!(matches!(persisted, Err(Error::Unsupported { .. }))),
                 }

@@ -8,8 +8,8 @@ mod workload;
 
 pub(crate) use gabion_media::seeded::{Context, Random, each_seed, setting};
 pub(crate) use options::{
-    Ticker, drawn_options, engines_on_disks, option_sets, roomy_options, small_options,
-    with_little_memory,
+    Ticker, drawn_options, engines_on_disks, mapped, option_sets, roomy_options, roomy_tuning,
+    small_mapped, small_options, small_tuning, tuned, with_little_memory,
 };
 pub(crate) use place::{Place, copy_with_holes, taken_bytes};
 pub(crate) use subject::{

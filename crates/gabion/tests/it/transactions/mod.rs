@@ -14,7 +14,7 @@ use gabion::{
 };
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{roomy_options, small_options};
+use crate::support::{roomy_options, small_options, small_tuning};
 
 /// The engines that have transactions.
 pub(super) fn engines() -> impl Iterator<Item = Engine> {
@@ -457,7 +457,7 @@ fn a_transaction_that_is_open_for_too_long_is_ended() {
         let clock = Clock::manual();
         let options = small_options()
             .background_threads(1)
-            .clock(clock.clone())
+            .tuning(small_tuning().clock(clock.clone()))
             .transaction_age_max(Duration::from_secs(5));
         let db = open(engine, options);
         let keyspace = db.default_keyspace().clone();

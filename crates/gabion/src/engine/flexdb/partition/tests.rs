@@ -7,6 +7,7 @@ use gabion_media::SimDisk;
 use gabion_media::seeded::Random;
 
 use super::*;
+use crate::Tuning;
 use crate::engine::flexdb::interval::PAIRS_MAX;
 use crate::engine::memtable::ChunkPool;
 use crate::expiry::Record;
@@ -37,7 +38,7 @@ fn wanted_of(held: Held, changes: Range<usize>, is_read: bool) -> Wanted {
 #[test]
 fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
     let sim = SimDisk::new();
-    let options = Options::default().memtable_budget_bytes(64 << 10);
+    let options = Options::default().tuning(Tuning::default().memtable_budget_bytes(64 << 10));
     let memory = Memory::new(1 << 20, 0, &ChunkPool::new(0));
     let cache = Arc::new(Cache::new(1 << 20, &memory));
     let partition = Partition::create(Disk::simulated(&sim), &cache, &options, 1).unwrap();
@@ -71,7 +72,7 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
 #[test]
 fn intervals_of_a_leaf_change_together() {
     let sim = SimDisk::new();
-    let options = Options::default().memtable_budget_bytes(64 << 10);
+    let options = Options::default().tuning(Tuning::default().memtable_budget_bytes(64 << 10));
     let memory = Memory::new(4 << 20, 0, &ChunkPool::new(0));
     let cache = Arc::new(Cache::new(1 << 18, &memory));
     let partition = Partition::create(Disk::simulated(&sim), &cache, &options, 1).unwrap();

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::super::layout::POOL_NAME;
 use super::super::recovery::set_checkpoint_disk;
-use crate::{Db, Durability, Engine, Keyspace, Options, Result, WriteBatch};
+use crate::{Db, Durability, Engine, Keyspace, MappedOptions, Options, Result, WriteBatch};
 
 /// The keyspaces of a store.
 pub(super) const KEYSPACES: [&str; 2] = ["default", "second"];
@@ -163,9 +163,12 @@ impl Recording {
         let options = Options::default()
             .engine(engine)
             .durability(Durability::Buffered)
-            .pool_bytes(64 << 20)
-            .checkpoints(true)
-            .records_planned(64)
+            .mapped(
+                MappedOptions::default()
+                    .pool_bytes(64 << 20)
+                    .checkpoints(true)
+                    .records_planned(64),
+            )
             .background_threads(usize::from(shape.threads > 1));
         set_checkpoint_disk(Some(&sim));
         let db = options.clone().open(dir.path()).expect("space");

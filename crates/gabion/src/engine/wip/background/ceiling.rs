@@ -29,6 +29,7 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
+    use crate::Tuning;
     use crate::engine::ssd::Lifecycle;
     use crate::engine::wip::Keyspace;
     use crate::options::TableReads;
@@ -89,14 +90,17 @@ mod tests {
     fn options() -> Options {
         Options::default()
             .background_threads(0)
-            .memtable_budget_bytes(256 * KIB)
-            .cache_bytes(512 * KIB)
+            .tuning(
+                Tuning::default()
+                    .memtable_budget_bytes(256 * KIB)
+                    .cache_bytes(512 * KIB)
+                    .bucket_bytes(256 * KIB)
+                    .filter_bits_per_key(32)
+                    .block_bytes(1 << 10),
+            )
             .memory_bytes_max(576 * KIB)
             .table_reads(TableReads::Cached)
-            .bucket_bytes(256 * KIB)
             .log_bytes_max(1024 * KIB)
-            .filter_bits_per_key(32)
-            .block_bytes(1 << 10)
     }
 
     #[test]

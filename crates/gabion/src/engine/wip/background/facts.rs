@@ -22,7 +22,7 @@ use crate::types::Seq;
 impl Wip {
     /// The time of now (`policy/aging`).
     pub(in super::super) fn time(&self) -> u64 {
-        self.options.clock.unix_time().as_secs() + 1
+        self.options.tuning.clock.unix_time().as_secs() + 1
     }
 
     /// What holds of the store.
@@ -190,7 +190,7 @@ impl Wip {
                 let beyond = upper.is_some_and(|upper| *upper <= *file.meta.smallest)
                     || *fragment.lower > *file.meta.largest;
                 if fragment.newest(Seq::MAX) > file.meta.min_seq && !beyond {
-                    let blocks = 2 * self.options.block_bytes as u64;
+                    let blocks = 2 * self.options.tuning.block_bytes as u64;
                     hidden += file.table()?.bytes_between(&fragment.lower, upper) + blocks;
                 }
             }

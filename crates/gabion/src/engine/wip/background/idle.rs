@@ -73,7 +73,7 @@ impl Wip {
     /// What was read and written so far.
     fn activity(&self) -> Activity {
         Activity {
-            at: self.options.clock.now(),
+            at: self.options.tuning.clock.now(),
             seq: self.visible(),
             gets: self.reads_of_tables(),
         }
@@ -92,6 +92,7 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
+    use crate::Tuning;
     use crate::engine::idle::REST_AFTER;
     use crate::engine::ssd::Lifecycle;
     use crate::engine::wip::Keyspace;
@@ -103,7 +104,7 @@ mod tests {
         let clock = Clock::manual();
         let options = Options::default()
             .background_threads(1)
-            .clock(clock.clone());
+            .tuning(Tuning::default().clock(clock.clone()));
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         (clock, engine, keyspace)

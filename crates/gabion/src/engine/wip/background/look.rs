@@ -58,7 +58,8 @@ impl Wip {
             }
         }
         let look = (leisure, began);
-        self.agenda.set_due(due, self.options.read_weight, look);
+        self.agenda
+            .set_due(due, self.options.tuning.read_weight, look);
         Ok(())
     }
 
@@ -74,7 +75,7 @@ impl Wip {
             if !bucket.is_busy()
                 && let Some(found) = self.due(bucket, &bucket.state.load(), &circumstances)?
             {
-                let weight = self.options.read_weight;
+                let weight = self.options.tuning.read_weight;
                 self.agenda.add_due(&found.claim, bucket, weight);
             }
         }

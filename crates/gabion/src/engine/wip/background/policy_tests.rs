@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use gabion_media::{Disk, SimDisk};
 
-use crate::Options;
 use crate::engine::ssd::Lifecycle;
 use crate::engine::wip::bucket::{BucketState, Run};
 use crate::engine::wip::jobs::compact::Compaction;
@@ -12,6 +11,7 @@ use crate::engine::wip::policy::due::{Job, Scope};
 use crate::engine::wip::policy::shape::{RunShape, has_young};
 use crate::engine::wip::policy::space::Need;
 use crate::engine::wip::{Keyspace, Wip};
+use crate::{Options, Tuning};
 
 /// Makes a run of level 0 in the only bucket of each keyspace. Nothing is written after the
 /// last flush, so no other job is done.
@@ -29,12 +29,12 @@ fn the_bucket_that_is_read_comes_first_unless_reads_weigh_nothing() {
     for (read_weight, expected) in [(10, "read"), (0, "written")] {
         let options = Options::default()
             .background_threads(0)
-            .read_weight(read_weight);
+            .tuning(Tuning::default().read_weight(read_weight));
         let disk = Disk::simulated(&SimDisk::new());
         let engine = Wip::open(disk, options).unwrap();
         let written = engine.create_keyspace("written").unwrap();
         let read = engine.create_keyspace("read").unwrap();
-        for _ in 0..engine.options.sublevels_min {
+        for _ in 0..engine.options.tuning.sublevels_min {
             assert!(engine.most_pressing(false).unwrap().is_none());
             add_runs(&engine, &[&written, &read]);
         }
@@ -54,7 +54,7 @@ fn buckets_may_be_as_large_as_can_be() {
     for bucket_bytes in [1 << 58, 1 << 60, u64::MAX] {
         let options = Options::default()
             .background_threads(0)
-            .bucket_bytes(bucket_bytes);
+            .tuning(Tuning::default().bucket_bytes(bucket_bytes));
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         engine.put_for_tests(&keyspace, b"key", b"value");

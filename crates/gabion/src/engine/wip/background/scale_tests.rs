@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gabion_media::seeded::{Random, each_seed, setting};
 use gabion_media::{Disk, SimDisk};
 
+use crate::Tuning;
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::engine::wip::policy::space::{Space, Totals};
-use crate::engine::wip::{Keyspace, OpenStore, Scan, Wip, Write};
+use crate::engine::wip::{Keyspace, Scan, Wip, Write};
 use crate::expiry::ReadPoint;
 use crate::types::Kind;
 use crate::{Clock, Options};
@@ -120,9 +121,12 @@ fn what_is_kept_of_all_buckets_is_what_a_look_at_all_finds() {
             let mut random = Random::new(seed);
             let options = Options::default()
                 .background_threads(0)
-                .clock(Clock::manual())
-                .memtable_budget_bytes(96 << 10)
-                .bucket_bytes(24 << 10)
+                .tuning(
+                    Tuning::default()
+                        .clock(Clock::manual())
+                        .memtable_budget_bytes(96 << 10)
+                        .bucket_bytes(24 << 10),
+                )
                 .log_bytes_max(512 << 10);
             let sim = SimDisk::new();
             let mut engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
@@ -172,7 +176,7 @@ fn what_is_kept_of_all_buckets_is_what_a_look_at_all_finds() {
 fn what_is_kept_has_nothing_of_keyspaces_that_left_beside_a_look() {
     let options = Options::default()
         .background_threads(0)
-        .memtable_budget_bytes(1 << 20);
+        .tuning(Tuning::default().memtable_budget_bytes(1 << 20));
     let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -203,7 +207,7 @@ fn visits(count: usize) -> usize {
     // Threads take a step each time that they are woken, so what they look at varies.
     let options = Options::default()
         .background_threads(0)
-        .clock(Clock::manual());
+        .tuning(Tuning::default().clock(Clock::manual()));
     let engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
     let name = |number: usize| format!("keyspace {number}");
     let all: Vec<Arc<Keyspace>> = (0..count)
@@ -252,27 +256,18 @@ fn work_is_in_proportion_to_what_changes() {
     assert!(2 * many <= 9 * few, "{few} visits of 250, {many} of 1000");
 }
 
-/// A store that a test keeps open.
-struct Held(Arc<Wip>);
-
-impl OpenStore for Held {
-    fn engine(&self) -> &Wip {
-        &self.0
-    }
-}
-
 /// The first key from `lower` on, below `upper`, for a reader at `seq`.
 fn first(
-    store: &Arc<Held>,
+    engine: &Arc<Wip>,
     keyspace: &Keyspace,
     seq: ReadPoint,
     lower: &[u8],
     upper: Option<&[u8]>,
 ) -> Option<Vec<u8>> {
-    store.0.share_snapshot(seq);
+    engine.share_snapshot(seq);
     let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
-    let opened = Arc::clone(store) as Arc<dyn OpenStore>;
-    let mut scan = Scan::new(opened, keyspace, seq, Bound::Included(lower), upper);
+    let store = Arc::<Wip>::clone(engine);
+    let mut scan = Scan::new(store, keyspace, seq, Bound::Included(lower), upper);
     scan.advance().unwrap().then(|| scan.key().to_vec())
 }
 
@@ -282,12 +277,12 @@ fn first(
 fn the_head_of_a_queue_is_found_in_few_steps() {
     for (form, flushes) in [(1, false), (2, true)] {
         let sim = SimDisk::new();
-        let options = Options::default()
-            .background_threads(0)
-            .bucket_bytes(256 << 10)
-            .memtable_budget_bytes(if flushes { 256 << 10 } else { 64 << 20 });
-        let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
-        let engine = &store.0;
+        let options = Options::default().background_threads(0).tuning(
+            Tuning::default()
+                .bucket_bytes(256 << 10)
+                .memtable_budget_bytes(if flushes { 256 << 10 } else { 64 << 20 }),
+        );
+        let engine = &Wip::open(Disk::simulated(&sim), options).unwrap();
         let keyspace = engine.create_keyspace("queue").unwrap();
         let (mut tail, mut queue, mut steps, mut most) = (0_u64, VecDeque::new(), 0, 0);
         let mut push = |queue: &mut VecDeque<u64>| {
@@ -303,7 +298,7 @@ fn the_head_of_a_queue_is_found_in_few_steps() {
             }
             let before = visited(engine);
             let seq = engine.begin_snapshot();
-            let head = first(&store, &keyspace, seq, b"", None);
+            let head = first(engine, &keyspace, seq, b"", None);
             engine.end_snapshot(seq);
             let taken = visited(engine) - before;
             assert_eq!(
@@ -331,13 +326,13 @@ fn scans_beside_gaps_find_what_a_map_holds() {
         |seed| {
             println!("seed {seed}");
             let mut random = Random::new(seed);
-            let options = Options::default()
-                .background_threads(0)
-                .memtable_budget_bytes(64 << 10)
-                .bucket_bytes(16 << 10);
+            let options = Options::default().background_threads(0).tuning(
+                Tuning::default()
+                    .memtable_budget_bytes(64 << 10)
+                    .bucket_bytes(16 << 10),
+            );
             let sim = SimDisk::new();
-            let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
-            let engine = &store.0;
+            let engine = &Wip::open(Disk::simulated(&sim), options).unwrap();
             let keyspace = engine.create_keyspace("keyspace").unwrap();
             let mut map: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
             let mut snapshots = Vec::new();
@@ -407,7 +402,7 @@ fn scans_beside_gaps_find_what_a_map_holds() {
                         let to = to.filter(|to| *to > from);
                         for _ in 0..random.below(40) {
                             let seq = engine.begin_snapshot();
-                            let found = first(&store, &keyspace, seq, &from, to.as_deref());
+                            let found = first(engine, &keyspace, seq, &from, to.as_deref());
                             engine.end_snapshot(seq);
                             let mut rest = map.range(from.clone()..).map(|(key, ())| key);
                             let expected = rest.next().cloned();
@@ -420,7 +415,7 @@ fn scans_beside_gaps_find_what_a_map_holds() {
                         }
                         engine.end_snapshot(now);
                         if let Some((seq, map)) = snapshots.first() {
-                            let found = first(&store, &keyspace, *seq, &from, None);
+                            let found = first(engine, &keyspace, *seq, &from, None);
                             let expected = map.range(from..).next().map(|(key, ())| key.clone());
                             assert_eq!(found, expected, "a snapshot");
                         }
@@ -441,33 +436,34 @@ fn scans_beside_gaps_find_what_a_map_holds() {
 fn nothing_is_lost_of_queues_that_many_use() {
     const QUEUES: u8 = 3;
     let items = setting("GABION_QUEUE_ITEMS", 6_000);
-    let options = Options::default()
-        .background_threads(2)
-        .bucket_bytes(256 << 10)
-        .memtable_budget_bytes(1 << 20);
+    let options = Options::default().background_threads(2).tuning(
+        Tuning::default()
+            .bucket_bytes(256 << 10)
+            .memtable_budget_bytes(1 << 20),
+    );
     let sim = SimDisk::new();
-    let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
-    let keyspace = store.0.create_keyspace("queues").unwrap();
+    let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+    let keyspace = engine.create_keyspace("queues").unwrap();
     let key = |queue: u8, number: u64| [&[queue][..], &number.swap_bytes().to_le_bytes()].concat();
     std::thread::scope(|scope| {
-        let (store, keyspace) = (&store, &keyspace);
+        let (engine, keyspace) = (&engine, &keyspace);
         for queue in 0..QUEUES {
             scope.spawn(move || {
                 for number in 0..items {
                     let key = key(queue, number);
-                    store.0.put_for_tests(keyspace, &key, &[7; 60]);
+                    engine.put_for_tests(keyspace, &key, &[7; 60]);
                 }
             });
             scope.spawn(move || {
                 let mut next = 0;
                 while next < items {
-                    let seq = store.0.begin_snapshot();
-                    let found = first(store, keyspace, seq, &[queue], Some(&[queue + 1]));
-                    store.0.end_snapshot(seq);
+                    let seq = engine.begin_snapshot();
+                    let found = first(engine, keyspace, seq, &[queue], Some(&[queue + 1]));
+                    engine.end_snapshot(seq);
                     match found {
                         Some(found) => {
                             assert_eq!(found, key(queue, next));
-                            write(&store.0, keyspace, Kind::Delete, &found, &[]);
+                            write(engine, keyspace, Kind::Delete, &found, &[]);
                             next += 1;
                         }
                         None => std::thread::yield_now(),
@@ -476,5 +472,5 @@ fn nothing_is_lost_of_queues_that_many_use() {
             });
         }
     });
-    store.0.close().unwrap();
+    engine.close().unwrap();
 }

@@ -213,7 +213,7 @@ impl Wip {
         job: &Compaction,
         tables: &[Arc<TableFile>],
     ) -> Result<(Vec<Arc<TableFile>>, Vec<Written>)> {
-        let small_max = SMALL_BYTES_MAX.min(self.options.bucket_bytes / SMALL_PARTS);
+        let small_max = SMALL_BYTES_MAX.min(self.options.tuning.bucket_bytes / SMALL_PARTS);
         let is_small = |file: &TableFile| file.meta.file_bytes < small_max;
         let (mut moved, mut written) = (Vec::new(), Vec::new());
         for neighbours in tables.chunk_by(|a, b| is_small(a) && is_small(b)) {

@@ -123,8 +123,8 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
-    use crate::Options;
     use crate::engine::ssd::Lifecycle;
+    use crate::{Options, Tuning};
 
     /// Parts of a bucket share a MemTable. It was counted once for each of them, so that a drop of
     /// two parts took the log from one MemTable of another keyspace: its writes were lost.
@@ -134,8 +134,7 @@ mod tests {
         let options = || {
             Options::default()
                 .background_threads(0)
-                .sublevels_min(16)
-                .sublevels_max(16)
+                .tuning(Tuning::default().sublevels_min(16).sublevels_max(16))
                 .log_bytes_max(1 << 20)
         };
         let engine = Wip::open(Disk::simulated(&sim), options()).unwrap();

@@ -156,7 +156,7 @@ impl Ingest<'_> {
             .admit(bytes, &engine.waits, || engine.relief_is_due())?;
         let total = engine.table_bytes.get().saturating_add(self.written_bytes);
         self.keyspace.dropped.check()?;
-        let parts = engine.options.split_ways as u64;
+        let parts = engine.options.tuning.split_ways as u64;
         self.table_bytes_max = (capacity_base(&engine.options, total) / parts).max(1);
         let router = self.keyspace.router.load();
         self.upper = router.route(key).upper().map(Into::into);
@@ -377,8 +377,8 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
-    use crate::Options;
     use crate::engine::ssd::Lifecycle;
+    use crate::{Options, Tuning};
 
     fn key(number: u64) -> Vec<u8> {
         format!("key {number:08}").into_bytes()
@@ -386,12 +386,13 @@ mod tests {
 
     fn small_store() -> (SimDisk, Arc<Wip>, Arc<Keyspace>) {
         let sim = SimDisk::new();
-        let options = Options::default()
-            .background_threads(0)
-            .memtable_budget_bytes(64 << 10)
-            .bucket_bytes(32 << 10)
-            .block_bytes(1 << 10)
-            .split_ways(8);
+        let options = Options::default().background_threads(0).tuning(
+            Tuning::default()
+                .memtable_budget_bytes(64 << 10)
+                .bucket_bytes(32 << 10)
+                .block_bytes(1 << 10)
+                .split_ways(8),
+        );
         let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         (sim, engine, keyspace)

@@ -113,7 +113,7 @@ impl Wip {
         around: Option<&Bucket>,
     ) -> Result<Option<Vec<Arc<Bucket>>>> {
         let options = &self.options;
-        let limit = options.bucket_bytes / 4 * 3 / (2 * options.split_ways as u64);
+        let limit = options.tuning.bucket_bytes / 4 * 3 / (2 * options.tuning.split_ways as u64);
         let router = keyspace.router.load_full();
         let buckets = router.buckets();
         let buckets = match around {
@@ -326,6 +326,7 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
+    use crate::Tuning;
     use crate::engine::ssd::{Commit, Lifecycle};
     use crate::engine::wip::Write;
     use crate::{Clock, Options};
@@ -343,9 +344,12 @@ mod tests {
         let sim = SimDisk::recording();
         let options = Options::default()
             .background_threads(0)
-            .clock(Clock::manual())
-            .memtable_budget_bytes(BUDGET)
-            .bucket_bytes(64 << 10)
+            .tuning(
+                Tuning::default()
+                    .clock(Clock::manual())
+                    .memtable_budget_bytes(BUDGET)
+                    .bucket_bytes(64 << 10),
+            )
             .log_bytes_max(16 * BUDGET);
         let engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();

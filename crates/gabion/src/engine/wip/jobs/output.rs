@@ -34,10 +34,10 @@ impl Wip {
         let own = keyspaces.live(keyspace).map(|keyspace| keyspace.options());
         let options = own.unwrap_or_default().on(&self.options);
         let options = TableOptions {
-            block_bytes: options.block_bytes,
-            filter_bits_per_key: options.filter_bits_per_key,
+            block_bytes: options.tuning.block_bytes,
+            filter_bits_per_key: options.tuning.filter_bits_per_key,
             compression: options.compression,
-            checks_order: options.paranoid_checks,
+            checks_order: options.tuning.paranoid_checks,
         };
         let writer = TableWriter::new(appender, file, &options);
         Ok(TableOutput {

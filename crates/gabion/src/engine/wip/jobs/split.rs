@@ -209,8 +209,8 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
-    use crate::Options;
     use crate::engine::ssd::Lifecycle;
+    use crate::{Options, Tuning};
 
     /// Large values come into tables of one block, which no key cuts. A bucket of such tables named
     /// no pivot, and grew beyond its capacity until compactions made tables of several blocks.
@@ -218,8 +218,7 @@ mod tests {
     fn a_bucket_of_tables_of_one_block_is_split() {
         let options = Options::default()
             .background_threads(0)
-            .sublevels_min(16)
-            .sublevels_max(16);
+            .tuning(Tuning::default().sublevels_min(16).sublevels_max(16));
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let bucket = || Arc::clone(&keyspace.router.load().buckets()[0]);

@@ -14,10 +14,10 @@ use super::shape::{LevelShape, RunShape, Shape};
 use super::space::{Need, Space, Totals};
 use super::throttle::Throttle;
 use super::width::Sizing;
-use crate::Options;
 use crate::engine::ssd::Lifecycle;
 use crate::engine::wip::Wip;
 use crate::types::INITIAL_LEVELS;
+use crate::{Options, Tuning};
 
 /// The paper's figure, rounded, with three levels and splits into eight.
 const BOUND: f64 = 4.15;
@@ -243,7 +243,8 @@ impl Model {
 
 /// Prints amplification and runs of stores of such sizes; returns the largest amplification.
 fn model(memtables: u64, sizes: &[u64]) -> f64 {
-    let mut model = Model::new(Options::default().memtable_budget_bytes(memtables));
+    let mut model =
+        Model::new(Options::default().tuning(Tuning::default().memtable_budget_bytes(memtables)));
     let mut worst: f64 = 0.0;
     for size in sizes {
         model.fill(*size);
@@ -287,8 +288,11 @@ fn the_bound_holds_at_any_ratio_of_data_to_memtables() {
     let flushes = setting("GABION_BOUND_FLUSHES", 4096);
     let options = Options::default()
         .background_threads(0)
-        .memtable_budget_bytes(128 << 10)
-        .bucket_bytes(1 << 20)
+        .tuning(
+            Tuning::default()
+                .memtable_budget_bytes(128 << 10)
+                .bucket_bytes(1 << 20),
+        )
         .log_bytes_max(1 << 20);
     let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();

@@ -25,23 +25,32 @@ const CAPACITY_GROWTH_MAX: u64 = 16;
 
 /// Into how many buckets one with so many live bytes is split, at most.
 pub(crate) fn split_ways(options: &Options, live: u64, capacity: u64) -> usize {
-    let ways = options.split_ways as u64 * live / capacity;
-    usize::try_from(ways).map_or(options.split_ways, |ways| ways.min(options.split_ways))
+    let ways = options.tuning.split_ways as u64 * live / capacity;
+    usize::try_from(ways).map_or(options.tuning.split_ways, |ways| {
+        ways.min(options.tuning.split_ways)
+    })
 }
 
 /// How many buckets there may be where active MemTables may use so much memory.
 pub(crate) fn buckets_max(options: &Options, active_bytes_max: u64) -> u64 {
-    let least = MEMTABLE_BYTES_MIN.min(options.bucket_bytes / 32).max(1);
+    let least = MEMTABLE_BYTES_MIN
+        .min(options.tuning.bucket_bytes / 32)
+        .max(1);
     active_bytes_max / least
 }
 
 /// The size at which buckets split in a store whose tables have `total` bytes, before it is varied.
 pub(crate) fn capacity_base(options: &Options, total: u64) -> u64 {
-    let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
+    let share = MEMTABLE_SHARE_BYTES
+        .min(options.tuning.bucket_bytes / 32)
+        .max(1);
     let buckets_max = (options.memtable_budget() / share).max(1);
     let grown = total.saturating_mul(2) / buckets_max;
-    let most = options.bucket_bytes.saturating_mul(CAPACITY_GROWTH_MAX);
-    grown.clamp(options.bucket_bytes, most)
+    let most = options
+        .tuning
+        .bucket_bytes
+        .saturating_mul(CAPACITY_GROWTH_MAX);
+    grown.clamp(options.tuning.bucket_bytes, most)
 }
 
 /// A capacity between three and five quarters of `base`, fixed for a bucket.
@@ -54,11 +63,12 @@ pub(crate) fn varied(base: u64, bucket: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tuning;
 
     #[test]
     fn a_bucket_may_be_as_large_as_can_be() {
         for bucket_bytes in [1 << 58, 1 << 60, u64::MAX] {
-            let options = Options::default().bucket_bytes(bucket_bytes);
+            let options = Options::default().tuning(Tuning::default().bucket_bytes(bucket_bytes));
             let base = capacity_base(&options, u64::MAX);
             assert!(base >= bucket_bytes);
             assert!((0..100).all(|bucket| varied(base, bucket) >= base / 4 * 3));

@@ -309,6 +309,7 @@ mod tests {
     use super::super::space::Space;
     use super::super::width::Sizing;
     use super::*;
+    use crate::Tuning;
 
     const HOUR: u64 = 3_600;
 
@@ -352,8 +353,7 @@ mod tests {
         };
         Given {
             options: Options::default()
-                .sublevels_min(4)
-                .sublevels_max(8)
+                .tuning(Tuning::default().sublevels_min(4).sublevels_max(8))
                 .garbage_age_max(Duration::from_secs(HOUR)),
             shape: Shape {
                 space,
@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(wide.due(), None, "the bucket needs ten");
         wide.shape.levels[0].in_order = true;
         assert_eq!(wide.due(), compact(Urgency::Level, Scope::Level(0)));
-        wide.options.sublevels_min = 5;
+        wide.options.tuning.sublevels_min = 5;
         assert_eq!(wide.due(), None, "fewer than the options' least");
     }
 

@@ -92,7 +92,7 @@ impl Throttle {
             clippy::cast_precision_loss,
             reason = "limits need no more than 53 bits"
         )]
-        let sublevels_max = options.sublevels_max as f64;
+        let sublevels_max = options.tuning.sublevels_max as f64;
         Throttle {
             budget: AtomicU64::new(options.memtable_budget()),
             runs_delay: sublevels_max * 1.5,

@@ -58,8 +58,8 @@ impl Sizing {
     /// How many runs the levels take.
     pub(crate) fn width(&self, options: &Options) -> Width {
         Width {
-            sublevels_min: options.sublevels_min,
-            sublevels_max: options.sublevels_max,
+            sublevels_min: options.tuning.sublevels_min,
+            sublevels_max: options.tuning.sublevels_max,
             // ORDER: Relaxed, as in `see`.
             needed: self.runs.load(Ordering::Relaxed),
         }

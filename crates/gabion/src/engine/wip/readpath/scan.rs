@@ -28,6 +28,7 @@ use super::merge::Merge;
 use crate::bytes::assign;
 use crate::engine::keyspaces::All;
 use crate::engine::memtable::NOTED_FROM;
+use crate::engine::open_store::OpenStore;
 use crate::engine::range_deletes::Deletes;
 use crate::engine::wip::table::Stretch;
 use crate::engine::wip::{Keyspace, Wip};
@@ -60,14 +61,13 @@ pub(crate) struct Scan {
     /// I4; none once a pair was found, or what has expired.
     gone: Option<u32>,
     finished: bool,
-    store: Arc<dyn OpenStore>,
+    store: Arc<dyn OpenStore<Wip>>,
 }
 
-/// A store that stays open as long as somebody holds it. A scan counts one reference, and none to
-/// what the store holds: all threads that scan write to the same counts.
-pub(crate) trait OpenStore: Send + Sync {
-    /// The store's engine.
-    fn engine(&self) -> &Wip;
+impl OpenStore<Wip> for Wip {
+    fn engine(&self) -> &Wip {
+        self
+    }
 }
 
 /// Where the current pair of the front is; its key is `done`.
@@ -102,7 +102,7 @@ pub(crate) type Pair = (Slice, Slice);
 impl Scan {
     /// A scan at `point`, which the caller has registered for it.
     pub(crate) fn new(
-        store: Arc<dyn OpenStore>,
+        store: Arc<dyn OpenStore<Wip>>,
         keyspace: &Keyspace,
         point: ReadPoint,
         lower: Bound<&[u8]>,

@@ -106,7 +106,7 @@ impl Wip {
         let memory = Memory::new(sizes.bytes_max, sizes.memtables, &pool);
         let cache = BlockCache::new(sizes.cache)
             .map_tables(maps_tables)
-            .check_always(options.paranoid_checks);
+            .check_always(options.tuning.paranoid_checks);
         let cache = Arc::new(cache.within(&memory));
         let parts = Parts {
             disk: &disk,
@@ -119,14 +119,14 @@ impl Wip {
         let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
 
         let log_options = LogOptions::within(options.log_bytes_max);
-        let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
+        let mut pending = PendingLog::new(&disk, end, &log_options, &options.tuning.clock);
         let segment = pending.next_segment();
         let settled = settle(&disk, &mut manifest, &mut pending, last_seq);
         let (log, write_half) = OpenedLog::new(&disk, pending, settled, manifest.is_usable())?;
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
         let throttle = Throttle::new(&options);
-        let turns = Turns::new(options.writers_side_by_side);
+        let turns = Turns::new(options.tuning.writers_side_by_side);
         let shell = Shell::new((disk, lock), options, memory, keyspaces, log, last_seq);
         shell.moments.raise(manifest.state().moment);
         let engine = Arc::new(Wip {

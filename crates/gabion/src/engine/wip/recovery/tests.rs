@@ -6,9 +6,10 @@ use std::ops::Bound;
 use gabion_media::seeded::Random;
 use gabion_media::{Disk, SimDisk};
 
-use super::super::readpath::scan::{OpenStore, Scan};
+use super::super::readpath::scan::Scan;
 use super::super::{Keyspace, Wip, Write};
 use super::*;
+use crate::Tuning;
 use crate::engine::ssd::Commit;
 use crate::log::BatchEncoder;
 
@@ -19,15 +20,6 @@ const NAMES: [&str; 3] = ["one", "another", "third"];
 
 type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A store whose scans hold it.
-struct Held(Arc<Wip>);
-
-impl OpenStore for Held {
-    fn engine(&self) -> &Wip {
-        &self.0
-    }
-}
-
 fn key(number: u64) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
@@ -36,8 +28,11 @@ fn key(number: u64) -> Vec<u8> {
 fn options() -> Options {
     Options::default()
         .background_threads(0)
-        .bucket_bytes(8 << 10)
-        .memtable_budget_bytes(64 << 20)
+        .tuning(
+            Tuning::default()
+                .bucket_bytes(8 << 10)
+                .memtable_budget_bytes(64 << 20),
+        )
         .log_bytes_max(2 << 20)
 }
 
@@ -106,7 +101,7 @@ fn ingest(random: &mut Random, engine: &Wip, twins: &mut [Twin]) {
 /// All that a store says: by scans from both ends, which must agree, and by gets.
 fn read(engine: &Arc<Wip>, keyspace: &Keyspace) -> Twin {
     let scan = || {
-        let store = Arc::new(Held(Arc::clone(engine)));
+        let store = Arc::<Wip>::clone(engine);
         let (lower, upper) = (Bound::Unbounded, Bound::Unbounded);
         Scan::new(store, keyspace, engine.begin_snapshot(), lower, upper)
     };

@@ -1,26 +1,5 @@
 //! Blocks: some entries of a table, as they lie on the medium and in the cache.
-//!
-//! # Layout
-//! Little-endian. Offsets count from the start of the block.
-//!
-//! | part | size | contents |
-//! |---|---|---|
-//! | count | 2 | number of entries `n`, at least 1 |
-//! | prefix length | 2 | bytes that all keys of the block share |
-//! | mark width | 1 | bytes of an entry's mark, 1 to 8 |
-//! | length width | 1 | 0: all suffixes have the same length; 2: each entry says its own |
-//! | suffix length | 2 | the length of all suffixes when the length width is 0, else 0 |
-//! | base | 8 | smallest sequence number of the block |
-//! | tags | n | lowest byte of the hash of each key |
-//! | prefix | prefix length | the shared bytes |
-//! | offsets | 2 n | where each entry starts, counted from the first entry |
-//! | entries | | mark, suffix length (if each has its own), suffix, value; up to the next entry |
-//! | trailer | 8 | encoding and checksum, see [`super::layout`]; zeros if it was compressed |
-//!
-//! A mark is `(sequence number - base) << 3 | kind` in as many bytes as the largest of the block
-//! needs. With 16-byte keys and 100-byte values an entry costs six to seven bytes beyond key and
-//! value, and the shared prefix pays for some of them. Entries ascend by key, those of one key
-//! descend by sequence number.
+//! [`super::block_layout`] says where everything is.
 //!
 //! # How it is read
 //! A point lookup matches the tags with one vectorised search; header and tags of a usual block
@@ -38,17 +17,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::codec::{Encoding, Packed};
+use super::block_layout::{Encoding, HEADER_BYTES, KIND_BITS, LEN_WIDTH, MARK_BYTES_MAX};
+use super::codec::Packed;
 use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_stored, is_same, u16_at, u64_at};
 use crate::types::{Kind, SEQ_MAX, Seq, prefix_of};
 use gabion_media::{prefetch_bytes, prefetch_line};
-
-/// Length of the header, up to the tags.
-pub(super) const HEADER_BYTES: usize = 16;
-/// Bits of a mark that say the kind.
-pub(super) const KIND_BITS: u32 = 3;
-/// Length width of blocks whose suffixes differ in length.
-pub(super) const LEN_WIDTH: usize = 2;
 
 /// Parts of a block between which [`Block::lower_bound`] decides first.
 const FENCES: usize = 8;
@@ -468,7 +441,7 @@ pub(super) fn unpack(packed: Packed<'_>, block: &mut [u8]) -> Checked<()> {
 fn check_entries(bytes: &[u8]) -> Checked<()> {
     let block = Block::new(bytes);
     let shape = block.shape;
-    let widths_sound = (1..=8).contains(&shape.mark_width)
+    let widths_sound = (1..=MARK_BYTES_MAX).contains(&shape.mark_width)
         && (shape.len_width == 0 || shape.len_width == LEN_WIDTH)
         && (shape.len_width == 0 || shape.suffix_len == 0);
     if shape.count == 0 || !widths_sound || shape.base > SEQ_MAX {

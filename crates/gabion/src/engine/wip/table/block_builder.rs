@@ -1,10 +1,10 @@
-//! Builds blocks in the layout of [`super::block`].
+//! Builds blocks in the [layout](super::block_layout) that [`super::block`] reads.
 //!
 //! Entries are kept until the block is full, because the shared prefix, the width of the marks and
 //! whether the suffixes differ in length are known only then. The size of the block is known
 //! exactly all the while, so blocks are cut where they are full and not before.
 
-use super::block::{HEADER_BYTES, KIND_BITS, LEN_WIDTH};
+use super::block_layout::{HEADER_BYTES, KIND_BITS, LEN_WIDTH, SLOT_BYTES};
 use super::layout::{TRAILER_BYTES, common_len};
 use crate::bytes::copy_to;
 use crate::types::{Kind, Seq};
@@ -12,9 +12,6 @@ use crate::types::{Kind, Seq};
 /// Keys that a block keeps until it is finished. Bounds the memory for keys whose shared prefix is
 /// so long that thousands of them fit in a block.
 const KEYS_BYTES_MAX: usize = 1 << 20;
-
-/// Size of an offset and a tag.
-pub(super) const SLOT_BYTES: usize = 3;
 
 #[derive(Debug)]
 struct Pending {

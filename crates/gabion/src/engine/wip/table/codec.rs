@@ -8,7 +8,7 @@
 //! # Layout
 //! | part | size | contents |
 //! |---|---|---|
-//! | plain length | 4 | bytes of the block as [`super::block`] lays it out, without its trailer |
+//! | plain length | 4 | bytes of the block ([`super::block_layout`]) without its trailer |
 //! | payload | | one LZ4 block, or one Zstandard frame |
 //! | trailer | 8 | encoding (1: LZ4, 2: Zstandard) and checksum, see [`super::layout`] |
 //!
@@ -27,54 +27,22 @@ use std::fmt;
 
 use lz4_flex::block::CompressTable;
 
-use super::block::{HEADER_BYTES, LEN_WIDTH};
-use super::block_builder::SLOT_BYTES;
+use super::block_layout::{Encoding, HEADER_BYTES, LEN_WIDTH, MARK_BYTES_MAX, SLOT_BYTES};
 use super::layout::{Checked, TRAILER_BYTES};
 use crate::limits::{KEY_BYTES_MAX, STORED_BYTES_MAX};
 use crate::options::Compression;
 
 /// Bytes of the plain length before the payload.
 const LENGTH_BYTES: usize = 4;
-/// The longest mark of an entry.
-const MARK_BYTES_MAX: u64 = 8;
 /// The longest plain block without its trailer: one entry with the longest key and value. Blocks of
 /// several entries are shorter.
 const PLAIN_BYTES_MAX: u64 = KEY_BYTES_MAX
     + STORED_BYTES_MAX
-    + MARK_BYTES_MAX
-    + (HEADER_BYTES + SLOT_BYTES + LEN_WIDTH) as u64;
+    + (HEADER_BYTES + SLOT_BYTES + MARK_BYTES_MAX + LEN_WIDTH) as u64;
 /// The most bytes that a byte of LZ4 stands for.
 const LZ4_RATIO_MAX: u64 = 255;
 /// A writer's buffer stays at most this long.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
-
-/// How the body of a block or section is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
-    /// As it is.
-    Plain,
-    /// By LZ4.
-    Lz4,
-    /// By Zstandard.
-    Zstd,
-}
-
-impl Encoding {
-    /// The number in the trailer.
-    pub(super) fn number(self) -> u32 {
-        match self {
-            Encoding::Plain => 0,
-            Encoding::Lz4 => 1,
-            Encoding::Zstd => 2,
-        }
-    }
-
-    /// The encoding of that number, if there is one.
-    pub(super) fn of(number: u32) -> Option<Encoding> {
-        let all = [Encoding::Plain, Encoding::Lz4, Encoding::Zstd];
-        all.into_iter().find(|one| one.number() == number)
-    }
-}
 
 /// The longest body on the medium that is worth it for a plain one of `len` bytes.
 fn worth(len: usize) -> usize {

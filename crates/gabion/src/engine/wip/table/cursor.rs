@@ -17,8 +17,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block::{Block, Shape};
+use super::block_layout::Encoding;
 use super::blocks::CursorBlock;
-use super::codec::Encoding;
 use super::reader::Table;
 use super::stretch::Stretch;
 use crate::bytes::copy_to;

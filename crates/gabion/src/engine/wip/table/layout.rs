@@ -5,7 +5,7 @@
 //!
 //! | part | length | contents |
 //! |---|---|---|
-//! | blocks | `data_bytes` | the entries, see [`super::block`] |
+//! | blocks | `data_bytes` | the entries, see [`super::block_layout`] |
 //! | filter | `filter_bytes` | [`super::filter`] and a section trailer |
 //! | index | `index_bytes` | [`super::index`] and a section trailer |
 //! | properties | `properties_bytes` | [`Properties`] and a section trailer |
@@ -42,7 +42,7 @@
 
 use gabion_media::crc32c;
 
-use super::codec::Encoding;
+use super::block_layout::Encoding;
 use super::features::Features;
 
 /// First bytes of the footer.

@@ -11,8 +11,8 @@
 //! Entries ascend by key; those of one key descend by sequence number, so the newest comes first.
 //!
 //! # Layout
-//! See [`layout`] for the file, [`block`], [`codec`], [`filter`], [`index`] and [`sketch`] for its
-//! parts.
+//! See [`layout`] for the file, [`block_layout`], [`codec`], [`filter`], [`index`] and [`sketch`]
+//! for its parts.
 //!
 //! # Invariants
 //! - I1: a table never changes once [`TableWriter::finish`] returned, and its number is never
@@ -36,6 +36,7 @@
 
 mod block;
 mod block_builder;
+mod block_layout;
 mod blocks;
 mod codec;
 #[cfg(test)]
@@ -72,8 +73,6 @@ use crate::types::Seq;
 /// Usual size of a block. Fits a page of the system and of the device; reading more for one entry
 /// costs more time in copying and checking than it saves in the index.
 pub(crate) const BLOCK_BYTES_DEFAULT: usize = 4096;
-/// Largest size of a block of several entries: their offsets have 16 bits.
-pub(crate) const BLOCK_BYTES_MAX: usize = 32 << 10;
 /// Usual bits per key of the filter: about 1.2 % of absent keys pass.
 pub(crate) const FILTER_BITS_PER_KEY_DEFAULT: u32 = 10;
 
@@ -81,8 +80,7 @@ pub(crate) const FILTER_BITS_PER_KEY_DEFAULT: u32 = 10;
 #[derive(Clone, Debug)]
 pub(crate) struct TableOptions {
     /// Blocks are at most this long, not counting the prefix that their keys share, unless one
-    /// entry alone is longer. At most
-    /// [`BLOCK_BYTES_MAX`]; larger numbers count as that.
+    /// entry alone is longer. Numbers above [`block_layout::BLOCK_BYTES_MAX`] count as that.
     pub(crate) block_bytes: usize,
     /// Bits per distinct key in the filter; 0 leaves the filter out.
     pub(crate) filter_bits_per_key: u32,

@@ -1,7 +1,7 @@
 //! What a table says of its contents: its section of properties.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::codec::Encoding;
+use super::block_layout::Encoding;
 use super::features::Features;
 use super::layout::{Checked, Reader};
 use super::sketch::Sketch;

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::codec::Encoding;
+use super::block_layout::Encoding;
 use super::cursor::TableCursor;
 use super::properties::Properties;
 use super::reader::Table;

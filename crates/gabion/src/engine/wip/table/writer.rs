@@ -3,12 +3,13 @@
 use gabion_media::Appender;
 
 use super::block_builder::BlockBuilder;
+use super::block_layout::BLOCK_BYTES_MAX;
 use super::codec::Packer;
 use super::filter::Filter;
 use super::index::IndexBuilder;
 use super::layout::{Footer, append_trailer, append_trailer_of, is_same};
 use super::properties::Properties;
-use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
+use super::{TableMeta, TableOptions};
 use crate::engine::expiries::Sample;
 use crate::error::{Error, Result};
 use crate::expiry::moment_of;

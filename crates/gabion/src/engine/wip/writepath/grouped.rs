@@ -317,8 +317,8 @@ mod tests {
 
     use super::super::{Keyspace, Write};
     use super::*;
-    use crate::Options;
     use crate::engine::ssd::{Commit, Lifecycle};
+    use crate::{Options, Tuning};
 
     const KEYS: u64 = 600;
 
@@ -368,7 +368,7 @@ mod tests {
     fn a_batch_over_many_buckets_does_what_its_operations_do_one_by_one() {
         let options = Options::default()
             .background_threads(0)
-            .bucket_bytes(4 << 10);
+            .tuning(Tuning::default().bucket_bytes(4 << 10));
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspaces = ["one", "other"].map(|name| engine.create_keyspace(name).unwrap());
         let mut twins = [Twin::new(), Twin::new()];

@@ -6,7 +6,7 @@
 //! fills the place, in this order or the other, and publishes when all numbers below its own are
 //! published. Nothing of this takes a lock that writers of different buckets share for writing; but
 //! where processors are few, these writers go one behind the other
-//! ([`Options::writers_side_by_side`]).
+//! ([`Tuning::writers_side_by_side`]).
 //!
 //! All other writes queue; the head of the queue leads, with everybody else kept out. The leader
 //! appends one frame for each waiting write to the log, syncs the log once if any of them asked for
@@ -14,7 +14,7 @@
 //! next group gathers: a sync starts the moment the medium is free, with whatever is waiting then,
 //! and no timer is involved.
 //!
-//! [`Options::writers_side_by_side`]: crate::Options::writers_side_by_side
+//! [`Tuning::writers_side_by_side`]: crate::Tuning::writers_side_by_side
 //!
 //! # Invariants
 //! - I1: the order of frames in the log is the order of sequence numbers and of publication.

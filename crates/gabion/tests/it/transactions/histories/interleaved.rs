@@ -8,7 +8,7 @@ use gabion_media::{Disk, SimDisk, Tear};
 
 use super::client::{Client, Open};
 use super::record::{History, Key, Record, Value};
-use crate::support::{Random, Totals, small_options, with_little_memory};
+use crate::support::{Random, Totals, small_options, small_tuning, with_little_memory};
 
 /// Steps of a history at most.
 const STEPS: u64 = 400;
@@ -51,13 +51,18 @@ struct Interleaved<'h> {
 
 /// Options of a store that a few hundred writes flush, compact, split and join.
 pub(super) fn options_of(engine: Engine, random: &mut Random) -> Options {
+    let memtables = [2 << 10, 4 << 10, 16 << 10, 64 << 10][random.index(4)];
+    let log_bytes_max = [2 << 10, 16 << 10, 64 << 10][random.index(3)];
     small_options()
         .engine(engine)
-        .memtable_budget_bytes([2 << 10, 4 << 10, 16 << 10, 64 << 10][random.index(4)])
-        .log_bytes_max([2 << 10, 16 << 10, 64 << 10][random.index(3)])
-        .bucket_bytes([2 << 10, 4 << 10, 8 << 10][random.index(3)])
-        .sublevels_max([2, 4][random.index(2)])
-        .split_ways([2, 4][random.index(2)])
+        .tuning(
+            small_tuning()
+                .memtable_budget_bytes(memtables)
+                .bucket_bytes([2 << 10, 4 << 10, 8 << 10][random.index(3)])
+                .sublevels_max([2, 4][random.index(2)])
+                .split_ways([2, 4][random.index(2)]),
+        )
+        .log_bytes_max(log_bytes_max)
 }
 
 /// The history of a seed.

@@ -1,0 +1,282 @@
+//! Options: what an operator sets stands in [`Options`], what only mapped engines use in
+//! [`MappedOptions`], and what most users never set in [`Tuning`].
+//!
+//! Each is a plain struct whose fields tell their defaults. Values are checked when the store is
+//! opened; one that cannot work is an error that names it.
+
+mod mapped;
+mod rules;
+mod tuning;
+mod values;
+
+use std::time::Duration;
+
+use rules::{check_rules, setters};
+
+use crate::{Engine, Result};
+
+pub use mapped::MappedOptions;
+pub use tuning::Tuning;
+pub use values::{Compression, Durability, MemTableForm, TableReads};
+
+/// More background threads than this gain nothing on any machine, and a system may refuse them.
+const BACKGROUND_THREADS_MAX: usize = 1024;
+
+/// How a store is opened and how it behaves. `Options::default()` suits most uses. Each field has a
+/// setter of the same name, so that options chain:
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("store");
+/// use gabion::{Durability, Options, Tuning};
+///
+/// let db = Options::default()
+///     .durability(Durability::Sync)
+///     .memory_bytes_max(256 << 20)
+///     .tuning(Tuning::default().split_ways(4))
+///     .open(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Options {
+    // The store.
+    /// The engine of a new store; one that exists keeps its own. Default: [`Engine::Wip`].
+    pub engine: Engine,
+    /// Make the store when the directory is missing or empty. Default: true.
+    pub create_if_missing: bool,
+    /// Fail when the store exists. Default: false.
+    pub error_if_exists: bool,
+    /// What writes survive unless they ask for something else, such as by
+    /// [`Keyspace::put_with`](crate::Keyspace::put_with). Default: [`Durability::Interval`] with
+    /// 100 ms.
+    pub durability: Durability,
+
+    // Resources.
+    /// The memory that the store may use, in bytes, in WipDB and FlexDB: the one setting that most
+    /// stores need, from which the sizes of MemTables and of the cache follow unless they are set.
+    ///
+    /// It is a ceiling for MemTables, for indexes and filters of open tables, and for the block
+    /// cache together; in FlexDB, indexes, trees and buffers of spaces and what snapshots need
+    /// stand for the tables, and MemTables have half of their budget more, at which writers stop.
+    /// Open tables come first, since no read can do without them. MemTables have half of the
+    /// ceiling if tables are mapped and not compressed, a quarter otherwise, and 256 MiB at most;
+    /// or what the tables leave, but at least a quarter of that. The cache has the rest and gives
+    /// blocks up when the others grow. The trees of FlexDB's spaces keep to a quarter of the
+    /// ceiling: what does not fit is read when it is needed. When tables leave less than a quarter
+    /// of the MemTables' budget the ceiling is passed, which
+    /// [`Stats::memory`](crate::Stats::memory) shows. The pages of mapped tables are the system's
+    /// and come on top; it takes them back when it needs them.
+    ///
+    /// 0: it follows from the memory that the process may use, which is that of the machine or the
+    /// limit of its control group or of one above it, as the system reports when the store is
+    /// opened. MemTables have an eighth of it, the cache an eighth, or a quarter if all blocks go
+    /// through it, each 256 MiB at most, and the ceiling is their sum and an eighth for open
+    /// tables, again 256 MiB at most: 768 MiB from 2 GiB on, and where the system does not tell.
+    /// [`Options::memory_sizes`] shows what comes of it. Default: 0.
+    pub memory_bytes_max: u64,
+    /// Threads for flushes, compactions and splits. With 0 the thread that writes does the
+    /// background work as it falls due, which makes a store deterministic, and syncs for
+    /// [`Durability::Interval`]. At most 1,024. Default: 2, one for flushes, which writers wait
+    /// for, and one for everything else.
+    pub background_threads: usize,
+    /// Size of the log in bytes past which MemTables that pin its tail are flushed. It bounds the
+    /// time to open: what is in no table yet, at most the memory of the MemTables, takes two
+    /// processors about a second per four million small records; what is in tables is only read.
+    /// At least 1 KiB. Default: 1 GiB.
+    pub log_bytes_max: u64,
+
+    // Tables.
+    /// How the blocks of new tables are compressed. Default: [`Compression::None`].
+    pub compression: Compression,
+    /// How the blocks of tables are read. Default: [`TableReads::Mapped`].
+    pub table_reads: TableReads,
+
+    // Garbage.
+    /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
+    /// without old versions and deleted keys, which is estimated, rather too low. Writers are
+    /// slowed down before it is reached, and wait at it as long as there is garbage that no
+    /// snapshot needs; the log, and the outputs of compactions that have not ended, are not in it.
+    /// [`Engine::Flex`] has segments in place of tables. It collects garbage when they have as much
+    /// as the cap allows, or a quarter of their bytes if that is less: so a cap above 1.33 changes
+    /// nothing. Some segments that it keeps in reserve come on top. At least 1.25; infinite for
+    /// none. Default: 2.0, at which each byte of a new version costs at most about one and a half
+    /// bytes of compaction for it; at 1.5 it would be three.
+    pub space_amplification_max: f64,
+    /// How long old versions and deleted keys stay in tables at most, if no snapshot needs them:
+    /// then the part of the store that holds them is compacted, even if nobody writes. Counts from
+    /// the open for what was in the log only. At least a second; [`Duration::MAX`] for no limit.
+    /// Only [`Engine::Wip`] knows ages: [`Engine::Flex`] removes what is overwritten when it
+    /// merges, but the bytes stay on the medium until their segment is emptied, which only the
+    /// amount of garbage decides. Default: a day, in which a bucket with garbage is rewritten once
+    /// at most: 12 MB/s for a terabyte.
+    pub garbage_age_max: Duration,
+    /// How soon the space of records that have [expired](crate::Keyspace::put_expiring) comes back,
+    /// where they are an eighth or more of a part of the store, with or without traffic. What is
+    /// less goes with other garbage. At least a second. Default: ten minutes.
+    pub expiry_lag_max: Duration,
+    /// How long a transaction may be open: it keeps old versions alive as a snapshot does. One that
+    /// is older is ended, and what it does next is
+    /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). The background looks twice a
+    /// second; without background threads none is ended. [`Duration::MAX`] for no limit, which is
+    /// the default.
+    pub transaction_age_max: Duration,
+
+    // The rest.
+    /// What only engines use whose stores are mapped files. Default: [`MappedOptions::default`].
+    pub mapped: MappedOptions,
+    /// What most users never set. Default: [`Tuning::default`].
+    pub tuning: Tuning,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            engine: Engine::default(),
+            create_if_missing: true,
+            error_if_exists: false,
+            durability: Durability::default(),
+            memory_bytes_max: 0,
+            background_threads: 2,
+            log_bytes_max: 1 << 30,
+            compression: Compression::default(),
+            table_reads: TableReads::default(),
+            space_amplification_max: 2.0,
+            garbage_age_max: Duration::from_secs(24 * 3600),
+            expiry_lag_max: Duration::from_secs(600),
+            transaction_age_max: Duration::MAX,
+            mapped: MappedOptions::default(),
+            tuning: Tuning::default(),
+        }
+    }
+}
+
+setters!(Options {
+    engine: Engine,
+    create_if_missing: bool,
+    error_if_exists: bool,
+    durability: Durability,
+    memory_bytes_max: u64,
+    background_threads: usize,
+    log_bytes_max: u64,
+    compression: Compression,
+    table_reads: TableReads,
+    space_amplification_max: f64,
+    garbage_age_max: Duration,
+    expiry_lag_max: Duration,
+    transaction_age_max: Duration,
+    mapped: MappedOptions,
+    tuning: Tuning,
+});
+
+impl Options {
+    /// Checks every value that could not work, as [`Db::open`](crate::Db::open) does first.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) with the first of them.
+    pub fn check(&self) -> Result<()> {
+        self.mapped.check()?;
+        self.tuning.check()?;
+        let sizes = self.memory_sizes();
+        let is_zero = |durability| durability == Durability::Interval(Duration::ZERO);
+        let compression = self.compression.check();
+        check_rules(&[
+            (
+                "durability",
+                !is_zero(self.durability),
+                "an interval of zero is Durability::Sync; ask for that",
+            ),
+            (
+                "memory_bytes_max",
+                sizes.bytes_max >= sizes.memtables / 4,
+                "in bytes, at least a quarter of memtable_budget_bytes, or 256 KiB if that is not \
+                 set; 0 stands for the default",
+            ),
+            (
+                "background_threads",
+                self.background_threads <= BACKGROUND_THREADS_MAX,
+                "at most 1024 threads; more than there are processors gain little",
+            ),
+            (
+                "log_bytes_max",
+                self.log_bytes_max >= 1 << 10,
+                "at least 1024 bytes are needed",
+            ),
+            (
+                "compression",
+                compression.is_ok(),
+                compression.err().unwrap_or_default(),
+            ),
+            (
+                "space_amplification_max",
+                self.space_amplification_max >= 1.25,
+                "1.25 is the least that can be kept",
+            ),
+            (
+                "garbage_age_max",
+                self.garbage_age_max >= Duration::from_secs(1),
+                "ages are counted in seconds",
+            ),
+            (
+                "expiry_lag_max",
+                self.expiry_lag_max >= Duration::from_secs(1),
+                "what is sooner would never rest",
+            ),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    fn tuned(tuning: Tuning) -> Options {
+        Options::default().tuning(tuning)
+    }
+
+    #[test]
+    fn defaults_work_and_bad_values_are_named() {
+        Options::default().check().unwrap();
+        let tuning = Tuning::default;
+        let too_small = MappedOptions::default().pool_bytes(1 << 20);
+        let bad = [
+            (
+                tuned(tuning().memtable_budget_bytes(0)),
+                "memtable_budget_bytes",
+            ),
+            (
+                // Meant in MiB, it seems.
+                Options::default().memory_bytes_max(512),
+                "memory_bytes_max",
+            ),
+            (
+                tuned(tuning().memtable_budget_bytes(64 << 20)).memory_bytes_max(1 << 20),
+                "memory_bytes_max",
+            ),
+            (tuned(tuning().block_bytes(1 << 20)), "block_bytes"),
+            (Options::default().mapped(too_small), "pool_bytes"),
+            (
+                Options::default().background_threads(usize::MAX),
+                "background_threads",
+            ),
+            (tuned(tuning().split_ways(1)), "split_ways"),
+            (tuned(tuning().sublevels_min(9)), "sublevels_min"),
+            (tuned(tuning().sublevels_max(100)), "sublevels_max"),
+            (
+                Options::default().compression(Compression::Zstd(20)),
+                "compression",
+            ),
+            (
+                Options::default().durability(Durability::Interval(Duration::ZERO)),
+                "durability",
+            ),
+        ];
+        for (options, name) in bad {
+            match options.check() {
+                Err(Error::InvalidOption { option, .. }) => assert_eq!(option, name),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The values of options that are words: each is read as it is written.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What a completed write survives.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Power loss: the log is on the medium before the write returns. Writers that come together
+    /// share a sync.
+    Sync,
+    /// Process death always; power loss except for the last writes, at most this long ago.
+    ///
+    /// A sync begins by the age of the oldest write that it is for, and earlier by the time that
+    /// the last syncs took. On a medium that takes more than half of the interval for a sync, the
+    /// last writes are at most two syncs old, since one that comes just after a sync has begun
+    /// waits for the next; and a sync that takes longer than those before it adds the difference.
+    ///
+    /// A thread of the store syncs. Without [threads](crate::Options::background_threads) the next
+    /// write does, of any level, once the interval has passed; a store that nobody writes to any
+    /// more is synced by its close, or by [`Db::persist`](crate::Db::persist).
+    Interval(Duration),
+    /// Process death always; power loss as far as the system has written on its own.
+    Buffered,
+}
+
+impl Durability {
+    /// Whether a write must be on the medium before it is acknowledged.
+    pub(crate) fn is_sync(self) -> bool {
+        self == Durability::Sync
+    }
+}
+
+impl Default for Durability {
+    fn default() -> Durability {
+        // At ten syncs per second the syncs cost a few per cent of one core, and each finds a few
+        // megabytes to write.
+        Durability::Interval(Duration::from_millis(100))
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::Sync => f.write_str("sync"),
+            Durability::Interval(interval) => write!(f, "interval:{}", interval.as_millis()),
+            Durability::Buffered => f.write_str("buffered"),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes: `sync`, `buffered`, `interval:MS`.
+    fn from_str(text: &str) -> Result<Durability, String> {
+        match text {
+            "sync" => Ok(Durability::Sync),
+            "buffered" => Ok(Durability::Buffered),
+            "interval" => Ok(Durability::default()),
+            _ => text
+                .strip_prefix("interval:")
+                .and_then(|ms| ms.parse().ok())
+                .map(|ms| Durability::Interval(Duration::from_millis(ms)))
+                .ok_or_else(|| {
+                    format!(
+                        "{text:?} is no durability; use sync, interval:MILLISECONDS or buffered"
+                    )
+                }),
+        }
+    }
+}
+
+/// How the blocks of tables are read.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableReads {
+    /// In place, where the system keeps the files in memory. A block is read by a call and its
+    /// checksum is compared when it is first needed since its table was opened; later reads cost
+    /// no call, no copy and none of the memory of the block cache. The price: memory is
+    /// the system's to manage, damage that befalls a block after it was checked is not noticed
+    /// until the table is opened again, and a page that the system dropped and cannot read again
+    /// ends the process (`SIGBUS`), as does a file that another program cuts short. What was
+    /// written survives that, as it survives every end of the process.
+    ///
+    /// The fastest way while the data fit into memory. Where a file cannot be mapped, its blocks
+    /// go through the cache.
+    #[default]
+    Mapped,
+    /// Through the [block cache](crate::Tuning::cache_bytes): memory stays within that, every block
+    /// that comes from the medium is checked, and every failure of the medium is an error. The
+    /// better way for data many times larger than memory.
+    Cached,
+}
+
+impl fmt::Display for TableReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TableReads::Mapped => "mapped",
+            TableReads::Cached => "cached",
+        })
+    }
+}
+
+impl FromStr for TableReads {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<TableReads, String> {
+        match text {
+            "mapped" => Ok(TableReads::Mapped),
+            "cached" => Ok(TableReads::Cached),
+            _ => Err(format!("{text:?} is no way to read; use mapped or cached")),
+        }
+    }
+}
+
+/// How MemTables keep their records.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemTableForm {
+    /// Each bucket by itself: a hash table, until searches by range have met new writes in one
+    /// MemTable [often enough](crate::Tuning::searches_until_ordered); then in order, until a
+    /// MemTable is flushed that was not searched.
+    #[default]
+    Adaptive,
+    /// A hash table, which is sorted for searches and flushes. The fastest for writes.
+    Hash,
+    /// A hash table for gets and a tree of the keys for searches by range, both kept with every
+    /// write. The fastest for searches between writes.
+    Ordered,
+}
+
+impl fmt::Display for MemTableForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MemTableForm::Adaptive => "adaptive",
+            MemTableForm::Hash => "hash",
+            MemTableForm::Ordered => "ordered",
+        })
+    }
+}
+
+impl FromStr for MemTableForm {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<MemTableForm, String> {
+        match text {
+            "adaptive" => Ok(MemTableForm::Adaptive),
+            "hash" => Ok(MemTableForm::Hash),
+            "ordered" => Ok(MemTableForm::Ordered),
+            _ => Err(format!(
+                "{text:?} is no form of a MemTable; use adaptive, hash or ordered"
+            )),
+        }
+    }
+}
+
+/// How the blocks of new tables are compressed. Tables of all kinds may stand side by side: each
+/// block says how it is compressed, and what was written before stays as it is until it is
+/// compacted.
+///
+/// A compressed block is not read in place ([`TableReads::Mapped`]) but unpacked into the
+/// [block cache](crate::Tuning::cache_bytes). A block that does not become smaller by an eighth is
+/// stored as it is, and a table in which all are is mapped as ever.
+/// [Larger blocks](crate::Tuning::block_bytes), of 16 KiB, say, compress better.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// By LZ4: little effort.
+    Lz4,
+    /// By Zstandard, at a level of 1 to 19: smaller, and slower with each level. Only with the
+    /// feature `zstd`, which needs a C compiler to build.
+    Zstd(i32),
+}
+
+/// The level of Zstandard if none is given: its own default.
+const ZSTD_LEVEL: i32 = 3;
+
+impl Compression {
+    /// What this program was built with; of Zstandard the usual level.
+    pub fn available() -> impl Iterator<Item = Compression> {
+        let all = [
+            Compression::None,
+            Compression::Lz4,
+            Compression::Zstd(ZSTD_LEVEL),
+        ];
+        all.into_iter()
+            .filter(|compression| compression.check().is_ok())
+    }
+
+    /// Why it cannot be had, if so.
+    pub(super) fn check(self) -> Result<(), &'static str> {
+        match self {
+            Compression::Zstd(_) if !cfg!(feature = "zstd") => {
+                Err("this program was built without the feature zstd of gabion; use none or lz4")
+            }
+            Compression::Zstd(level) if !(1..=19).contains(&level) => {
+                Err("the levels of Zstandard are 1 to 19")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Compression::None => f.write_str("none"),
+            Compression::Lz4 => f.write_str("lz4"),
+            Compression::Zstd(level) => write!(f, "zstd:{level}"),
+        }
+    }
+}
+
+impl FromStr for Compression {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes: `none`, `lz4`, `zstd:LEVEL`; `zstd` is level 3.
+    fn from_str(text: &str) -> Result<Compression, String> {
+        let compression = match text {
+            "none" => Some(Compression::None),
+            "lz4" => Some(Compression::Lz4),
+            "zstd" => Some(Compression::Zstd(ZSTD_LEVEL)),
+            _ => text
+                .strip_prefix("zstd:")
+                .and_then(|level| level.parse().ok())
+                .map(Compression::Zstd),
+        };
+        let compression = compression
+            .ok_or_else(|| format!("{text:?} is no compression; use none, lz4 or zstd:LEVEL"))?;
+        compression
+            .check()
+            .map(|()| compression)
+            .map_err(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for durability in [
+            Durability::Sync,
+            Durability::Buffered,
+            Durability::default(),
+        ] {
+            assert_eq!(durability.to_string().parse(), Ok(durability));
+        }
+        assert!("soon".parse::<Durability>().is_err());
+        for reads in [TableReads::Mapped, TableReads::Cached] {
+            assert_eq!(reads.to_string().parse(), Ok(reads));
+        }
+        assert!("fast".parse::<TableReads>().is_err());
+        for compression in Compression::available() {
+            assert_eq!(compression.to_string().parse(), Ok(compression));
+        }
+        for bad in ["zip", "zstd:0", "zstd:20", "zstd:", "lz4:1"] {
+            assert!(bad.parse::<Compression>().is_err(), "{bad}");
+        }
+        let zstd = "zstd".parse::<Compression>();
+        assert_eq!(zstd.is_ok(), cfg!(feature = "zstd"));
+        for form in ["adaptive", "hash", "ordered"] {
+            assert_eq!(form.parse::<MemTableForm>().unwrap().to_string(), form);
+        }
+        assert!("skip".parse::<MemTableForm>().is_err());
+        for engine in Engine::ALL {
+            assert_eq!(engine.name().parse(), Ok(*engine));
+        }
+        assert!("rocks".parse::<Engine>().unwrap_err().contains("wip"));
+    }
+}
