@@ -68,7 +68,10 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.add(keyspace, Kind::Put, key.as_ref(), value.as_ref())
+        match keyspace.inner().default_expiry() {
+            None => self.add(keyspace, Kind::Put, key.as_ref(), value.as_ref()),
+            Some(after) => self.put_expiring(keyspace, key, value, after),
+        }
     }
 
     /// Adds a put of a value that expires, as [`Keyspace::put_expiring`]. It counts from this call.

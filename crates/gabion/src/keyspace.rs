@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::engine::{self, Changed, Handle, Scan, Write};
-use crate::expiry::{Record, value_of};
+use crate::expiry::{Expiry, Moment, Record, value_of};
 use crate::limits::check_limits;
 use crate::opened::Opened;
 use crate::ranges::{deleted_range, key_range, prefix_bounds, range_bounds};
@@ -55,6 +55,15 @@ impl Keyspace {
 
     pub(crate) fn store_id(&self) -> u64 {
         self.store.id
+    }
+
+    /// When a value that is new expires, if nothing else says it.
+    fn default_moment(&self) -> Result<Option<Moment>> {
+        let Some(after) = self.inner.default_expiry() else {
+            return Ok(None);
+        };
+        let now = self.store.engine.moment()?;
+        Ok(Some(Expiry::After(after).moment(now)))
     }
 
     /// The durability of writes that say none.
@@ -123,7 +132,10 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<()> {
-        self.write_one(Kind::Put, key.as_ref(), value.as_ref(), durability)
+        match self.inner.default_expiry() {
+            None => self.write_one(Kind::Put, key.as_ref(), value.as_ref(), durability),
+            Some(after) => self.put_expiring_with(key, value, after, durability),
+        }
     }
 
     /// Removes `key` and its value, if it is there, at the store's durability.
@@ -181,8 +193,11 @@ impl Keyspace {
     ) -> Result<Option<Slice>> {
         let key = key.as_ref();
         check_limits(key, &[])?;
-        let mut change =
-            |old: Option<&[u8]>| Changed::To(change(old).map(|value| value.as_ref().to_vec()));
+        let new = self.default_moment()?;
+        let mut change = |old: Option<&[u8]>| {
+            let value = change(old);
+            Changed::To(value.map(|value| value.as_ref().to_vec()), new)
+        };
         let engine = &self.store.engine;
         let old = engine.update(&self.inner, key, &mut change, durability)?;
         Ok(old.map(Record::into_value))
@@ -210,10 +225,11 @@ impl Keyspace {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let mut is_swapped = false;
+        let expires = self.default_moment()?;
         let mut change = |old: Option<&[u8]>| {
             is_swapped = old == expected;
             match is_swapped {
-                true => Changed::To(new.map(<[u8]>::to_vec)),
+                true => Changed::To(new.map(<[u8]>::to_vec), expires),
                 false => Changed::Not,
             }
         };

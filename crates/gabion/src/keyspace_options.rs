@@ -10,11 +10,14 @@
 //! | 1 | `compression` | 0 for none, 1 for LZ4, 2 and a level for Zstandard |
 //! | 2 | `block_bytes` | a number |
 //! | 3 | `filter_bits_per_key` | a number |
+//! | 4 | `default_expiry` | milliseconds |
 //!
 //! An unknown tag is of a newer program and an error: a keyspace may need what it says.
 
 use std::fmt;
+use std::time::Duration;
 
+use crate::expiry::millis;
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
 use crate::{Compression, Error, Options, Result};
@@ -44,6 +47,10 @@ pub struct KeyspaceOptions {
     /// Bits of the filters of tables for each key, as
     /// [`Tuning::filter_bits_per_key`](crate::Tuning::filter_bits_per_key).
     pub filter_bits_per_key: Option<u32>,
+    /// How long after a put its value expires, unless the put says it itself
+    /// ([`Keyspace::put_expiring`](crate::Keyspace::put_expiring)). Puts of batches, of transactions
+    /// and of ingests count from that call on. In whole milliseconds, at least one.
+    pub default_expiry: Option<Duration>,
 }
 
 impl KeyspaceOptions {
@@ -74,6 +81,15 @@ impl KeyspaceOptions {
         }
     }
 
+    /// Sets [`KeyspaceOptions::default_expiry`].
+    #[must_use]
+    pub fn default_expiry(self, default_expiry: Duration) -> KeyspaceOptions {
+        KeyspaceOptions {
+            default_expiry: Some(default_expiry),
+            ..self
+        }
+    }
+
     /// Whether all is as the store's options say.
     pub fn is_empty(&self) -> bool {
         *self == KeyspaceOptions::default()
@@ -92,6 +108,12 @@ impl KeyspaceOptions {
 
     /// Checks every value that could not work, as the store's options are checked.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.default_expiry.is_some_and(|own| millis(own) == 0) {
+            return Err(Error::InvalidOption {
+                option: "default_expiry",
+                why: "expiries are counted in milliseconds".into(),
+            });
+        }
         self.on(&Options::default()).check()
     }
 
@@ -118,6 +140,9 @@ impl KeyspaceOptions {
         if let Some(bits) = self.filter_bits_per_key {
             put(3, &[bits.into()]);
         }
+        if let Some(after) = self.default_expiry {
+            put(4, &[millis(after)]);
+        }
         bytes
     }
 
@@ -143,6 +168,7 @@ impl KeyspaceOptions {
                 }
                 2 => options.block_bytes = Some(value.varint_u32()? as usize),
                 3 => options.filter_bits_per_key = Some(value.varint_u32()?),
+                4 => options.default_expiry = Some(Duration::from_millis(value.varint()?)),
                 _ => {
                     let what = "a keyspace has an option that this version does not know";
                     return Err(reader.malformed(what));
@@ -175,6 +201,8 @@ impl fmt::Display for KeyspaceOptions {
             self.block_bytes.map(|own| format!("block_bytes={own}")),
             self.filter_bits_per_key
                 .map(|own| format!("filter_bits_per_key={own}")),
+            self.default_expiry
+                .map(|own| format!("default_expiry={own:?}")),
         ];
         let shown: Vec<String> = shown.into_iter().flatten().collect();
         f.write_str(&shown.join(" "))
@@ -192,10 +220,11 @@ mod tests {
         let some = KeyspaceOptions::default()
             .compression(Compression::Zstd(7))
             .block_bytes(16 << 10)
-            .filter_bits_per_key(12);
+            .filter_bits_per_key(12)
+            .default_expiry(Duration::from_millis(300));
         assert_eq!(
             some.encode(),
-            b"\x01\x02\x02\x07\x02\x03\x80\x80\x01\x03\x01\x0c"
+            b"\x01\x02\x02\x07\x02\x03\x80\x80\x01\x03\x01\x0c\x04\x02\xac\x02"
         );
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd(19)] {
             let options = some.clone().compression(compression);
@@ -206,10 +235,10 @@ mod tests {
         assert_eq!(KeyspaceOptions::decode(&[]), Ok(none));
         assert_eq!(
             some.to_string(),
-            "compression=zstd:7 block_bytes=16384 filter_bits_per_key=12"
+            "compression=zstd:7 block_bytes=16384 filter_bits_per_key=12 default_expiry=300ms"
         );
         for bad in [
-            &b"\x04\x01\x01"[..],
+            &b"\x05\x01\x01"[..],
             b"\x01\x01\x03",
             b"\x02\x02\x01\x01",
             b"\x03\x01\x01\x02\x01\x01",
@@ -234,6 +263,8 @@ mod tests {
             ),
             "{error}"
         );
+        let soon = KeyspaceOptions::default().default_expiry(Duration::from_micros(999));
+        assert!(soon.check().is_err());
         KeyspaceOptions::default()
             .block_bytes(1 << 12)
             .check()

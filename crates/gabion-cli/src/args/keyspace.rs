@@ -57,6 +57,9 @@ pub(crate) struct SetArguments {
     /// Bits of the filters for each key.
     #[arg(long, value_name = "BITS")]
     pub(crate) filter_bits_per_key: Option<u32>,
+    /// Let what is put expire after so many seconds, unless the put says it itself.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) default_ttl: Option<u64>,
     /// Begin with the store's options: those that are not given are the store's again.
     #[arg(long)]
     pub(crate) reset: bool,

@@ -1,5 +1,7 @@
 //! `keyspace`: the keyspaces of a store, and their options.
 
+use std::time::Duration;
+
 use gabion::{Db, Keyspace, KeyspaceOptions, Options};
 use serde_json::{Value, json};
 
@@ -67,6 +69,8 @@ fn change(
     options.block_bytes = arguments.block_bytes.or(options.block_bytes);
     let bits = arguments.filter_bits_per_key;
     options.filter_bits_per_key = bits.or(options.filter_bits_per_key);
+    let expiry = arguments.default_ttl.map(Duration::from_secs);
+    options.default_expiry = expiry.or(options.default_expiry);
     let keyspace = db.keyspace_with(&arguments.keyspace, &options)?;
     match arguments.json {
         true => output.json(&as_json(&keyspace))?,
@@ -84,6 +88,7 @@ fn as_json(keyspace: &Keyspace) -> Value {
             "compression": options.compression.map(|own| own.to_string()),
             "block_bytes": options.block_bytes,
             "filter_bits_per_key": options.filter_bits_per_key,
+            "default_expiry_ms": options.default_expiry.map(|own| own.as_millis()),
         },
     })
 }

@@ -41,6 +41,7 @@ pub(crate) mod wip;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
@@ -149,6 +150,15 @@ impl Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace.options(),
             _ => KeyspaceOptions::default(),
+        }
+    }
+
+    /// How long after a put its value expires, if the put says nothing.
+    #[inline]
+    pub(crate) fn default_expiry(&self) -> Option<Duration> {
+        match self {
+            Keyspace::Wip(keyspace) => keyspace.default_expiry(),
+            _ => None,
         }
     }
 

@@ -46,8 +46,9 @@ const PREFETCH_BYTES_MAX: usize = 256;
 pub(crate) enum Changed {
     /// It stays.
     Not,
-    /// This value, where `None` stands for no value; it expires when the record did.
-    To(Option<Vec<u8>>),
+    /// This value, where `None` stands for no value. It expires when the record did; where there was
+    /// none, at the moment that is given, if one is.
+    To(Option<Vec<u8>>, Option<Moment>),
     /// When it expires, if it is there.
     Expires(Option<Moment>),
 }
@@ -63,12 +64,14 @@ impl Changed {
             None => (Kind::Put, Cow::Borrowed(value)),
         };
         match (self, old) {
-            (Changed::To(Some(value)), old) => Some(write(old.and_then(Record::expires), value)),
-            (Changed::To(None), Some(_)) => Some((Kind::Delete, Cow::default())),
+            (Changed::To(Some(value), new), old) => {
+                Some(write(old.map_or(*new, Record::expires), value))
+            }
+            (Changed::To(None, _), Some(_)) => Some((Kind::Delete, Cow::default())),
             (Changed::Expires(expires), Some(old)) if *expires != old.expires() => {
                 Some(write(*expires, old.value()))
             }
-            (Changed::To(None) | Changed::Expires(_), _) | (Changed::Not, _) => None,
+            (Changed::To(None, _) | Changed::Expires(_), _) | (Changed::Not, _) => None,
         }
     }
 }

@@ -289,6 +289,9 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
+        if let Some(after) = keyspace.inner().default_expiry() {
+            return self.put_expiring(keyspace, key, value, after);
+        }
         let value = value.as_ref();
         self.write(keyspace, key.as_ref(), value, || {
             Some(Record::new(Kind::Put, Slice::new(value)))

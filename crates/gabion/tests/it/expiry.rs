@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gabion::{Clock, Db, Engine, Error, Keyspace, Options, Slice, Snapshot, WriteBatch};
+use gabion::{
+    Clock, Db, Engine, Error, Keyspace, KeyspaceOptions, Options, Slice, Snapshot, WriteBatch,
+};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -555,4 +557,48 @@ fn no_reader_of_an_earlier_moment_misses_what_has_expired_since() {
             db.close().unwrap();
         }
     }
+}
+
+/// Puts of all kinds expire by the keyspace's default, unless they say it themselves.
+#[test]
+fn a_keyspace_has_a_default() {
+    let clock = Clock::manual();
+    let sim = SimDisk::new();
+    let mut options = small_options();
+    options.tuning.clock = clock.clone();
+    let open = || Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let db = open();
+    let minute = Duration::from_secs(60);
+    let own = KeyspaceOptions::default().default_expiry(minute);
+    let keyspace = db.keyspace_with("own", &own).unwrap();
+    keyspace.ingest([("ingest", "1")]).unwrap();
+    keyspace.put("put", "1").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(&keyspace, "batch", "1").unwrap();
+    db.write(&batch).unwrap();
+    let mut transaction = db.begin().unwrap();
+    transaction.put(&keyspace, "transaction", "1").unwrap();
+    transaction.commit().unwrap();
+    keyspace.update("update", |_| Some("1")).unwrap();
+    assert!(keyspace.compare_and_swap("swap", None, Some(b"1")).unwrap());
+    keyspace.put_expiring("later", "1", 2 * minute).unwrap();
+    keyspace.put("kept", "1").unwrap();
+    assert!(keyspace.persist_key("kept").unwrap());
+    keyspace.update("kept", |_| Some("2")).unwrap();
+    db.close().unwrap();
+    let db = open();
+    let keyspace = db.keyspace("own").unwrap();
+    assert_eq!(keyspace.options(), own);
+    clock.advance(minute - Duration::from_millis(1));
+    assert_eq!(keyspace.iter().count(), 8);
+    clock.advance(Duration::from_millis(1));
+    let keys: Vec<Slice> = keyspace.iter().map(|pair| pair.unwrap().0).collect();
+    assert_eq!(keys, [&b"kept"[..], b"later"]);
+    // From now on without one.
+    let keyspace = db
+        .keyspace_with("own", &KeyspaceOptions::default())
+        .unwrap();
+    keyspace.put("put", "2").unwrap();
+    assert_eq!(keyspace.expires_at("put").unwrap(), None);
+    db.close().unwrap();
 }

@@ -63,6 +63,7 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -74,7 +75,7 @@ use super::range_deletes::Deletes;
 use super::ssd::{Shell, SsdEngine};
 use super::write;
 use crate::cache::BlockCache;
-use crate::expiry::ReadPoint;
+use crate::expiry::{ReadPoint, millis};
 use crate::types::Seq;
 use crate::{KeyspaceOptions, Result};
 
@@ -109,6 +110,8 @@ pub(crate) struct Keyspace {
     pub(crate) name: String,
     router: ArcSwap<Router>,
     options: ArcSwap<KeyspaceOptions>,
+    /// The default expiry of these, in milliseconds; 0 for none. For each put.
+    default_expiry: AtomicU64,
     pub(crate) dropped: Dropped,
 }
 
@@ -132,6 +135,24 @@ impl Keyspace {
     /// Its options.
     pub(crate) fn options(&self) -> KeyspaceOptions {
         KeyspaceOptions::clone(&self.options.load())
+    }
+
+    /// How long after a put its value expires, if the put says nothing.
+    #[inline]
+    pub(crate) fn default_expiry(&self) -> Option<Duration> {
+        // ORDER: Relaxed; puts that come at the same time have the one or the other.
+        match self.default_expiry.load(Ordering::Relaxed) {
+            0 => None,
+            after => Some(Duration::from_millis(after)),
+        }
+    }
+
+    /// Has these options from now on.
+    fn set_options(&self, options: KeyspaceOptions) {
+        // ORDER: Relaxed, as above.
+        self.default_expiry
+            .store(options.default_expiry.map_or(0, millis), Ordering::Relaxed);
+        self.options.store(Arc::new(options));
     }
 
     /// Whether the bucket is one of the keyspace's; one that was split is not any more.
@@ -285,7 +306,7 @@ impl Wip {
                     options: options.clone(),
                 };
                 self.apply(&mut versions, &[edit])?;
-                keyspace.options.store(Arc::new(options.clone()));
+                keyspace.set_options(options.clone());
             }
             return Ok(keyspace);
         }
@@ -315,9 +336,11 @@ impl Wip {
             id,
             name: name.to_owned(),
             router,
-            options: ArcSwap::from_pointee(options),
+            options: ArcSwap::default(),
+            default_expiry: AtomicU64::new(0),
             dropped: Dropped::default(),
         });
+        keyspace.set_options(options);
         // ORDER: Relaxed; a figure that orders nothing.
         self.bucket_count.fetch_add(1, Ordering::Relaxed);
         self.keyspaces.add(&keyspace);

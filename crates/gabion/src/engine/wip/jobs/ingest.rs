@@ -64,6 +64,7 @@ use crate::engine::wip::policy::capacity::capacity_base;
 use crate::engine::wip::table::TableMeta;
 use crate::engine::wip::writepath::Leader;
 use crate::engine::wip::{Keyspace, Versions, Wip};
+use crate::expiry::{Moment, millis, stored};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
@@ -93,6 +94,8 @@ pub(crate) struct Ingest<'e> {
     group_bytes_max: u64,
     /// When the first pair came.
     born: u64,
+    /// When the pairs expire, if they do.
+    expires: Option<Moment>,
 }
 
 impl Wip {
@@ -111,6 +114,10 @@ impl Wip {
             written_bytes: 0,
             group_bytes_max: GROUP_BYTES_MAX,
             born: self.time(),
+            expires: keyspace.default_expiry().map(|after| {
+                let now = self.moments.now();
+                now.saturating_add(millis(after))
+            }),
         })
     }
 }
@@ -128,7 +135,10 @@ impl Ingest<'_> {
             self.begin_table(key)?;
         }
         let output = self.output.as_mut().expect("a table was begun");
-        output.add(key, UNNUMBERED, Kind::Put, value)
+        match self.expires {
+            None => output.add(key, UNNUMBERED, Kind::Put, value),
+            Some(moment) => output.add(key, UNNUMBERED, Kind::PutExpiring, &stored(moment, value)),
+        }
     }
 
     /// Makes all pairs part of the store, durably, or none; they were `user_bytes`.

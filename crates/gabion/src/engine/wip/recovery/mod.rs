@@ -302,13 +302,16 @@ impl Parts<'_> {
                 buckets.push(Arc::new(Bucket::new((*id, *number), lower, upper, state)));
             }
             let router = ArcSwap::from_pointee(Router::new(buckets));
-            keyspaces.push(Arc::new(Keyspace {
+            let keyspace = Keyspace {
                 id: *id,
                 name: name.clone(),
                 router,
-                options: ArcSwap::from_pointee(state.options.get(id).cloned().unwrap_or_default()),
+                options: ArcSwap::default(),
+                default_expiry: AtomicU64::new(0),
                 dropped: Dropped::default(),
-            }));
+            };
+            keyspace.set_options(state.options.get(id).cloned().unwrap_or_default());
+            keyspaces.push(Arc::new(keyspace));
         }
         Ok(keyspaces)
     }
