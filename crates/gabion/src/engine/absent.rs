@@ -14,8 +14,8 @@ use crate::engine::keyspaces::{Keyspaces, Named};
 use crate::engine::open_store::OpenStore;
 use crate::engine::write::{self, Update};
 use crate::engine::{CheckReport, health::Health};
+use crate::expiry::{ReadPoint, Record};
 use crate::options::{Durability, Options};
-use crate::types::Seq;
 use crate::{Engine, Error, Result, Slice, Stats};
 
 /// The cargo feature that has the engines.
