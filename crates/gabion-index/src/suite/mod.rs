@@ -121,6 +121,8 @@ macro_rules! index_suite {
     };
 }
 
+mod quads;
+
 index_suite!(turbohash, crate::turbo::REGISTERED, [words, strings], &[]);
 index_suite!(
     pclht,
@@ -140,11 +142,11 @@ index_suite!(
     [words],
     &[
         (
-            "flush in fill of line.rs: medium.persist(pair);",
+            "flush in fill of bucket.rs: medium.persist(pair);",
             crate::suite::STUDIED
         ),
         (
-            "fence in fill of line.rs: medium.persist(pair);",
+            "fence in fill of bucket.rs: medium.persist(pair);",
             crate::suite::STUDIED
         ),
         crate::suite::TABLE_COMMIT
