@@ -47,6 +47,8 @@ pub static FORMS: &[&Registered] = &[
     &pfht::QUADS,
     &pathhash::QUADS,
     &fastfair::PADDED,
+    &cceh::SCOPE_8,
+    &cceh::TWO_HOMES,
     &cceh::CACHED,
     &fastfair::CACHED,
     &skiplist::CACHED,

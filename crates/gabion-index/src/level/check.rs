@@ -63,7 +63,7 @@ impl<F: Form> LevelTable<F> {
                 if !value.is_whole() {
                     return Err(wrong("a value, which was written in part,"));
                 }
-                let places = self.places(&levels, self.hashes(key), None);
+                let places = self.places(&levels, self.hashes(key));
                 if !places.into_iter().any(|place| std::ptr::eq(place, line)) {
                     return Err(wrong("the place of an entry"));
                 }

@@ -62,15 +62,31 @@
 //! lies in two, and so the new one is not there before the old token has gone. All else is the
 //! same.
 //!
+//! # Values of several words
+//! The slides have buckets of 128 bytes with four slots, for items of several words, and
+//! [`form::Quads`] has them (`quad.rs`). No store replaces such a value. So an update is log-free
+//! where it can be: if the bucket of the entry has a free slot, the new value is written there with
+//! the key, and one store of the tokens ends the old entry and makes the new one. Else a log has
+//! the new value until it stands in its place (`update_log.rs`). Readers of such a bucket look at
+//! its lane of the log as well. An entry of the second line is persisted before its token, and an
+//! entry that is moved away from there has its token cleared durably before its slot is used again.
+//!
+//! | operation | flushed lines | persists |
+//! |---|---|---|
+//! | insert, update with a free slot | the line of the slot, if it is the second; the first | 1, 2 |
+//! | update without one | the record; the line of the entry; the record | 3 |
+//!
+//! [`form::LoggedQuads`] always takes the log, which the slides compare with.
+//! [`form::StreamedQuads`] grows as [`LevelHash`] does; the others insert entry by entry.
+//!
 //! # Deviations from the paper
-//! - A value is a word, which one store replaces. So no update needs the log, or the free slot of
-//!   the paper's opportunistic one, which writes 32 bytes where this writes 8.
+//! - A value of [`LevelHash`] is a word, which one store replaces, and its bucket a cache line with
+//!   three slots.
 //! - The note makes recovery look at four buckets; the paper's finds equal entries when it meets
 //!   them.
 //! - Buckets are numbered by the first bits of the hashes. So the buckets of a group become four
 //!   neighbours, and a resize copies each bucket of the old bottom to four of the new top, where
 //!   its three entries always fit: both are read and written from front to back, and readers go on.
-//! - A bucket is a cache line, with three slots.
 //! - Keys are looked for before they are inserted, as an insert replaces.
 //! - Movements are tried over both levels at once: an entry goes to any other place of its own.
 //!   [`form::Quads`] moves within a level.
@@ -82,6 +98,7 @@
 //! | token | a bit of the tokens of a [`Line`] |
 //! | insertion, at most one movement | `write.rs`: `put`, `make_room` |
 //! | in-place resizing | `resize.rs`: `grow` |
+//! | opportunistic log-free update | `write.rs`: `change`; [`Bucket::exchange`] |
 //!
 //! Source: P. Zuo, Y. Hua, J. Wu, "Write-optimized and high-performance hashing index scheme for
 //! persistent memory", OSDI 2018.

@@ -146,19 +146,14 @@ impl<F: Form> LevelTable<F> {
         self.medium.try_at(Self::bucket(level, level.home(hash)))
     }
 
-    /// All places of a key in levels that stay: two in the top, two in the bottom. A watcher is
-    /// told what a search for `key` reads, or one for free slots.
+    /// All places of a key in levels that stay, whose free slots are looked for.
     #[inline]
-    pub(super) fn places(
-        &self,
-        levels: &Levels,
-        hashes: Hashes,
-        key: Option<u64>,
-    ) -> [&F::Bucket; PLACES] {
-        std::array::from_fn(|number| self.place_at(levels, hashes, number, key))
+    pub(super) fn places(&self, levels: &Levels, hashes: Hashes) -> [&F::Bucket; PLACES] {
+        std::array::from_fn(|number| self.place_at(levels, hashes, number, None))
     }
 
     /// One of these places: by the first or the second hash, first in the top, then in the bottom.
+    /// A watcher is told what a search for `key` reads.
     #[inline]
     pub(super) fn place_at(
         &self,

@@ -101,7 +101,7 @@ impl<F: Form> LevelTable<F> {
         let Some((key, _)) = line.entry(slot) else {
             return;
         };
-        let places = self.places(levels, self.hashes(key), Some(key));
+        let places = self.places(levels, self.hashes(key));
         let has_equal = places
             .into_iter()
             .any(|place| !std::ptr::eq(place, line) && place.find(key).is_some());

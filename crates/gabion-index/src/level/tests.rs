@@ -79,7 +79,7 @@ fn end_one_of_two<F: Form>() {
     table.insert(&5, 50).expect("space");
     let hashes = table.hashes(5);
     let levels = table.levels(table.top());
-    let places = table.places(&levels, hashes, None);
+    let places = table.places(&levels, hashes);
     let from = places
         .into_iter()
         .find(|line| line.find(5).is_some())

@@ -39,7 +39,7 @@ fn fill<F: Form>(table: &LevelTable<F>) {
 /// The bucket of a key, and its slot.
 fn place<F: Form>(table: &LevelTable<F>, key: u64) -> (&F::Bucket, usize) {
     let levels = table.levels(table.top());
-    let places = table.places(&levels, table.hashes(key), None);
+    let places = table.places(&levels, table.hashes(key));
     let find = |bucket: &F::Bucket| bucket.find(key);
     let found = places.into_iter().find_map(|it| Some((it, find(it)?)));
     found.expect("it is there")

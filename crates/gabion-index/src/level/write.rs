@@ -23,10 +23,10 @@ impl<F: Form> LevelTable<F> {
         let hashes = self.hashes(key);
         loop {
             let (levels, mut groups) = self.lock(hashes);
-            let places = self.places(&levels, hashes, Some(key));
-            if let Some((line, slot)) = find(&places, key) {
+            if let Some((line, slot)) = self.find(&levels, hashes, key) {
                 return Ok(Some(self.change(line, slot, value)));
             }
+            let places = self.places(&levels, hashes);
             if let Some((line, slot)) = choose(&places) {
                 let flush = self.pair_flush(line, slot);
                 line.put_as(flush, &self.medium, slot, key, value);
@@ -48,7 +48,7 @@ impl<F: Form> LevelTable<F> {
         let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (levels, _groups) = self.lock(hashes);
-        let (line, slot) = find(&self.places(&levels, hashes, Some(key)), key)?;
+        let (line, slot) = self.find(&levels, hashes, key)?;
         Some(self.change(line, slot, ValueOf::<F>::of_word(value)))
     }
 
@@ -72,9 +72,18 @@ impl<F: Form> LevelTable<F> {
         let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (levels, groups) = self.lock(hashes);
-        let (line, slot) = find(&self.places(&levels, hashes, Some(key)), key)?;
+        let (line, slot) = self.find(&levels, hashes, key)?;
         groups.first.count_remove();
         Some(line.remove(&self.medium, slot).word())
+    }
+
+    /// Where a key is.
+    #[inline]
+    fn find(&self, levels: &Levels, hashes: Hashes, key: u64) -> Option<(&F::Bucket, usize)> {
+        (0..PLACES).find_map(|number| {
+            let bucket = self.place_at(levels, hashes, number, Some(key));
+            Some((bucket, bucket.find(key)?))
+        })
     }
 
     /// Takes the locks of both groups, the lower first, and returns the levels, which stay while
@@ -178,13 +187,6 @@ impl<F: Form> LevelTable<F> {
             Ordering::Relaxed,
         );
     }
-}
-
-/// Where a key is.
-#[inline]
-fn find<'a, B: Bucket>(places: &[&'a B; PLACES], key: u64) -> Option<(&'a B, usize)> {
-    let find = |line: &&'a B| Some((*line, line.find(key)?));
-    places.iter().find_map(find)
 }
 
 /// The free slot for a new entry: in the emptier bucket of the top, else of the bottom.

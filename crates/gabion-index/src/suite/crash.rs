@@ -371,6 +371,11 @@ fn telling(name: &str) -> Vec<History> {
     if name.contains("-quad") {
         return vec![updates_of(14), updates_of(20), movement()];
     }
+    if name.starts_with("cceh-cow-8") {
+        let inserts = |keys: std::ops::Range<u64>| keys.map(|key| Op::Insert(key, 100 + key));
+        let acts = inserts(56..132).map(Act::Op).collect();
+        return vec![("more crowding", inserts(0..56).collect(), acts)];
+    }
     if !name.starts_with("sptree") {
         return Vec::new();
     }

@@ -122,6 +122,7 @@ macro_rules! index_suite {
 }
 
 mod quads;
+mod scopes;
 
 index_suite!(turbohash, crate::turbo::REGISTERED, [words, strings], &[]);
 index_suite!(
@@ -255,11 +256,13 @@ index_suite!(
         crate::suite::DIRECTORY_INTENT,
         crate::suite::DIRECTORY_COMMIT,
         crate::suite::SEGMENT_COMMIT,
-        (
-            "flush in split of extendible/split.rs: copy.commit::<Line>();",
-            crate::suite::SAME_LINE,
-        ),
+        crate::suite::COPY_COMMIT
     ]
+);
+
+const COPY_COMMIT: (&str, &str) = (
+    "flush in split of extendible/split.rs: copy.commit::<Line>();",
+    SAME_LINE,
 );
 
 /// A new segment, and one that was replaced.

@@ -42,6 +42,11 @@
 //! | each movement | the note; the line it goes to; the line it leaves | 3 |
 //! | rebuild | one for each entry, and those of its movements; `table` | as many |
 //!
+//! # Values of several words
+//! With buckets of two cache lines ([`Scheme::Bucket`]), updates are those of
+//! [`level`](crate::level): log-free if the line has a free slot and all of its slots have one
+//! lock, else by the log behind the root, which recovery ends first.
+//!
 //! # Recovery
 //! Reads the root, and the stash if there is one. If the entry that `note` names has an equal in
 //! another slot of its key, it goes.
