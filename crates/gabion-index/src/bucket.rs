@@ -130,6 +130,7 @@ pub trait Entry<V: Value>: Media {
     #[inline(always)]
     fn store(&self, medium: &Medium, value: V) {
         for (at, word) in self.value().iter().enumerate() {
+            // ORDER: Release pairs with the acquire of `load`.
             word.store(medium, value.word_at(at), Ordering::Release);
         }
     }
@@ -206,6 +207,7 @@ pub trait Bucket: Media {
     /// The tokens, as bits.
     #[inline]
     fn tokens(&self) -> u64 {
+        // ORDER: Acquire pairs with the releases of all that stores tokens.
         self.tokens_word().peek(Ordering::Acquire)
     }
 
@@ -221,6 +223,7 @@ pub trait Bucket: Media {
     #[inline]
     fn keys_that_are(&self, key: u64, slots: Range<usize>) -> u64 {
         let is_key = |slot: usize| {
+            // ORDER: Acquire pairs with the release of `fill`; before the second look at a lock.
             let stored = self.pair(slot).key().peek(Ordering::Acquire);
             u64::from(stored == key)
         };
@@ -267,6 +270,7 @@ pub trait Bucket: Media {
     fn entry(&self, slot: usize) -> Option<(u64, Self::Value)> {
         let pair = self.pair(slot);
         let is_there = self.tokens() >> slot & 1 != 0;
+        // ORDER: Acquire pairs with the release of `fill`.
         is_there.then(|| (pair.key().peek(Ordering::Acquire), pair.load()))
     }
 
@@ -303,6 +307,7 @@ pub trait Bucket: Media {
     fn put_among(&self, medium: &Medium, slot: usize, key: u64, value: Self::Value) {
         self.fill(Self::flush_of(slot), medium, slot, key, value);
         let word = self.tokens_word();
+        // ORDER: Release pairs with the acquire of `tokens`.
         word.fetch_or(medium, 1 << slot, Ordering::Release);
         // DURABLE: the pair, by the order of stores to a line or before; the entry, by this.
         medium.persist(word);
@@ -313,6 +318,7 @@ pub trait Bucket: Media {
     fn fill(&self, flush: PairFlush, medium: &Medium, slot: usize, key: u64, value: Self::Value) {
         let pair = self.pair(slot);
         pair.store(medium, value);
+        // ORDER: Release pairs with the acquire of `keys_that_are`.
         pair.key().store(medium, key, Ordering::Release);
         if flush.is_before() {
             // DURABLE: the pair, before its token.
@@ -344,6 +350,7 @@ pub trait Bucket: Media {
         let pair = self.pair(slot);
         let old = pair.load();
         let cell = &pair.value()[0];
+        // ORDER: Release pairs with the acquire of `load`.
         // DURABLE: the new value, by this.
         cell.store_persist(medium, value.word_at(0), Ordering::Release);
         old
@@ -389,6 +396,7 @@ pub trait Bucket: Media {
     fn remove_among(&self, medium: &Medium, slot: usize) -> Self::Value {
         let old = self.pair(slot).load();
         let word = self.tokens_word();
+        // ORDER: Release pairs with the acquire of `tokens`.
         word.fetch_and(medium, !(1 << slot), Ordering::Release);
         // DURABLE: the end of the entry, by this.
         medium.persist(word);

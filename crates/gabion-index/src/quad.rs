@@ -194,7 +194,7 @@ mod tests {
         assert_eq!((bucket.entry_count(), bucket.get(2)), (2, None));
         assert!(bucket.is_sound());
         // The words behind the entries of either line stay as they were.
-        let mut bytes = [0; Quad::BYTES as usize];
+        let mut bytes = [0; size_of::<Quad>()];
         pool.read(at.raw(), &mut bytes);
         assert!(
             bytes[56..64]

@@ -111,8 +111,7 @@ impl<B: Bucket> UpdateLog<B> {
     #[inline]
     fn lane(&self, bucket: &B) -> usize {
         let number = self.medium.offset_of(bucket).raw() / B::BYTES;
-        // A remainder by the number of lanes.
-        (number % Self::LANES as u64) as usize
+        usize::try_from(number % Self::LANES as u64).unwrap_or_default()
     }
 
     fn record(&self, lane: usize) -> &Record {
@@ -166,6 +165,7 @@ impl<B: Bucket> UpdateLog<B> {
         }
         let place = medium.offset_of(bucket).raw() | (slot as u64) << OFFSET_BITS;
         // DURABLE: the value, by the order of stores to a line or before; the update, by this.
+        // ORDER: Relaxed: as above.
         record.place.store_persist(medium, place, Ordering::Relaxed);
         self.finish(record, pair, value);
         old

@@ -73,7 +73,7 @@
 //!
 //! | operation | flushed lines | persists |
 //! |---|---|---|
-//! | insert, update with a free slot | the line of the slot, if it is the second; the first | 1, 2 |
+//! | insert; update with a free slot | the slot, if it is in the second line; tokens | 1; 2 |
 //! | update without one | the record; the line of the entry; the record | 3 |
 //!
 //! [`form::LoggedQuads`] always takes the log, which the slides compare with.
@@ -95,7 +95,7 @@
 //! | paper | here |
 //! |---|---|
 //! | top level, bottom level, interim level | `Levels`, the third level |
-//! | token | a bit of the tokens of a [`Line`] |
+//! | token | a bit of the tokens of a [`Bucket`] |
 //! | insertion, at most one movement | `write.rs`: `put`, `make_room` |
 //! | in-place resizing | `resize.rs`: `grow` |
 //! | opportunistic log-free update | `write.rs`: `change`; [`Bucket::exchange`] |
