@@ -31,10 +31,11 @@
 //! [`Item`], what keys and values are; [`Seed`], hashing; [`twohash`], tables with two hash
 //! functions. Of the modules within: `tags`, vectors of one-byte tags; `lock`, locks that stay in
 //! DRAM; `node_lock`, those of nodes; `root`, the first line of an index; `line`, buckets of one
-//! cache line; `extendible`, directories of segments that are split; `pending`, words that may not
-//! be durable yet; `stored`, keys in nodes; `leaf`, leaves of tries; `blink`, trees of linked
-//! nodes; `attempt`, changes that begin again; `spoton`, what DRAM does for them: write buffers,
-//! their logs, nodes.
+//! cache line, `bucket` and `quad`, others and what all have in common; `update_log`, a log of
+//! updates; `extendible`, directories of segments that are split; `pending`, words that may not be
+//! durable yet; `stored`, keys in nodes; `leaf`, leaves of tries; `blink`, trees of linked nodes;
+//! `attempt`, changes that begin again; `spoton`, what DRAM does for them: write buffers, their
+//! logs, nodes.
 //!
 //! # Checkpoints
 //! A pool in an ordinary file may have a checkpoint, a moment of it that survives the loss of power
@@ -50,6 +51,7 @@ mod atomic;
 mod attempt;
 pub mod bch;
 mod blink;
+mod bucket;
 pub mod bwtree;
 pub mod cceh;
 pub mod clevel;
@@ -75,6 +77,7 @@ pub mod pathhash;
 pub mod pclht;
 mod pending;
 pub mod pfht;
+mod quad;
 mod registered;
 pub mod registry;
 mod root;
@@ -90,6 +93,7 @@ mod tags;
 mod thread;
 pub mod turbo;
 pub mod twohash;
+mod update_log;
 
 pub use art::Art;
 pub use bch::Bch;

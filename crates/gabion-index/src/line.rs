@@ -7,12 +7,8 @@
 //! +--------+--------+--------+--------+--------+--------+--------+--------+
 //! ```
 //!
-//! Bit `i` of the tokens is set if pair `i` is an entry; the link is the table's. A pair is written
-//! before its token, and both lie in one line, whose stores reach the medium in their order on
-//! x86-64: one flush makes both durable. Elsewhere, and where a table does not promise that they
-//! lie in one line, the pair is persisted first ([`PairFlush`]). A value is replaced by one store
-//! of a word. Who has the lock of a whole line changes its tokens by plain stores; where the slots
-//! of a line have different locks, by atomic changes of one bit ([`Line::put_among`]).
+//! What tokens and pairs mean, and how they change, stands in `bucket.rs`; the link is the table's.
+//! A value is replaced by one store of a word.
 //!
 //! The word of the tokens has room for a lock above them, which counts how often it was taken and
 //! let go, and so is odd while it is held. Where tables have their locks elsewhere it is 0.
@@ -21,6 +17,8 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::media_struct;
 use gabion_media::pmem::{Medium, PAtomicU64, POff};
+
+use crate::bucket::{Bucket, Entry};
 
 /// Pairs of a line.
 pub(crate) const PAIRS: usize = 3;
@@ -34,33 +32,16 @@ const ONE_HOLD: u64 = 1 << 8;
 /// Bytes of a line, and its alignment.
 pub(crate) const LINE_BYTES: u64 = 64;
 
-/// When the pair of a new entry is made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PairFlush {
-    /// With its token, by one flush: both lie in one line.
-    WithToken,
-    /// Before its token, by a flush and a fence of its own.
-    Before,
-}
-
-impl PairFlush {
-    /// Whether the pair must be durable before its token is stored.
-    #[inline]
-    fn is_before(self) -> bool {
-        self == PairFlush::Before || !cfg!(target_arch = "x86_64")
-    }
-}
-
 media_struct! {
     /// A bucket.
-    pub(crate) struct Line {
+    pub struct Line {
         tokens: PAtomicU64,
         pairs: [Pair; PAIRS],
         pub(crate) link: PAtomicU64,
     }
 
     /// A pair of words.
-    pub(crate) struct Pair {
+    pub struct Pair {
         pub(crate) key: PAtomicU64,
         pub(crate) value: PAtomicU64,
     }
@@ -73,82 +54,45 @@ const _: () = {
     assert!(std::mem::offset_of!(Line, link) == 56);
 };
 
-// ORDER: Acquire throughout: pairs with the releasing stores below, and keeps the loads of a lookup
-// in their order, tokens before pairs, all before the second look at the lock.
+impl Bucket for Line {
+    const SLOTS: usize = PAIRS;
+    const BYTES: u64 = LINE_BYTES;
+    type Value = u64;
+    type Pair = Pair;
+
+    #[inline]
+    fn tokens_word(&self) -> &PAtomicU64 {
+        &self.tokens
+    }
+
+    #[inline]
+    fn pair(&self, slot: usize) -> &Pair {
+        &self.pairs[slot]
+    }
+
+    fn append_image(entries: &[(u64, u64)], bytes: &mut Vec<u8>) {
+        let mut image = Image::default();
+        for (key, value) in entries {
+            image.add(*key, *value);
+        }
+        image.append_to(bytes);
+    }
+}
+
+impl Entry<u64> for Pair {
+    #[inline]
+    fn key(&self) -> &PAtomicU64 {
+        &self.key
+    }
+
+    #[inline]
+    fn value(&self) -> &[PAtomicU64] {
+        std::slice::from_ref(&self.value)
+    }
+}
+
+// ORDER: Acquire and Release as in `bucket.rs`.
 impl Line {
-    /// The tokens, as bits.
-    #[inline]
-    pub(crate) fn tokens(&self) -> u64 {
-        self.tokens.peek(Ordering::Acquire)
-    }
-
-    /// A bit for each slot that has an entry of `key`. No branch depends on which of them that is:
-    /// it would be foreseen wrongly as often as not, and the processor could not go on to other
-    /// lines while this one is on its way.
-    #[inline]
-    fn matches(&self, key: u64) -> u64 {
-        let tokens = self.tokens();
-        let is_key = |slot: usize| u64::from(self.pairs[slot].key.peek(Ordering::Acquire) == key);
-        (0..PAIRS).fold(0, |bits, slot| bits | is_key(slot) << slot) & tokens
-    }
-
-    /// The value of `key`, if it is here.
-    #[inline]
-    pub(crate) fn get(&self, key: u64) -> Option<u64> {
-        let pair = &self.pairs[self.find(key)?];
-        Some(pair.value.peek(Ordering::Acquire))
-    }
-
-    /// As [`Line::get`], while others change other slots of the line, which have other locks. The
-    /// token that led to the pair may have been that of an entry that has gone since, in whose slot
-    /// somebody is writing `key`, which is not there yet: so it is looked at again.
-    #[inline]
-    pub(crate) fn get_among(&self, key: u64) -> Option<u64> {
-        let slot = self.find(key)?;
-        let value = self.pairs[slot].value.peek(Ordering::Acquire);
-        (self.tokens() >> slot & 1 != 0).then_some(value)
-    }
-
-    /// The slot of `key`. Only the holder of its lock can rely on it.
-    #[inline]
-    pub(crate) fn find(&self, key: u64) -> Option<usize> {
-        let matches = self.matches(key);
-        (matches != 0).then(|| (matches.trailing_zeros() as usize).min(PAIRS - 1))
-    }
-
-    /// The first slot that holds no entry.
-    #[inline]
-    pub(crate) fn free_slot(&self) -> Option<usize> {
-        let slot = self.tokens().trailing_ones() as usize;
-        (slot < PAIRS).then_some(slot)
-    }
-
-    /// Number of entries.
-    #[inline]
-    pub(crate) fn entry_count(&self) -> u32 {
-        (self.tokens() & ALL_TOKENS).count_ones()
-    }
-
-    /// The entry in a slot, if there is one.
-    pub(crate) fn entry(&self, slot: usize) -> Option<(u64, u64)> {
-        let pair = &self.pairs[slot];
-        let is_there = self.tokens() >> slot & 1 != 0;
-        is_there.then(|| {
-            let key = pair.key.peek(Ordering::Acquire);
-            (key, pair.value.peek(Ordering::Acquire))
-        })
-    }
-
-    /// All entries.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
-        (0..PAIRS).filter_map(|slot| self.entry(slot))
-    }
-
-    /// Whether no token is set that has no pair, and no lock was ever taken here.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.tokens() & !ALL_TOKENS == 0
-    }
-
     /// Whether no token is set that has no pair, and the lock that is here is free.
     pub(crate) fn is_sound_and_free(&self) -> bool {
         self.tokens() & (2 * ONE_HOLD - 1) & !ALL_TOKENS == 0
@@ -158,110 +102,6 @@ impl Line {
     #[inline]
     pub(crate) fn holds(&self) -> u64 {
         self.tokens() / ONE_HOLD
-    }
-
-    /// How the pair of a slot becomes durable in a line that may lie across two of the cache's.
-    pub(crate) fn pair_flush(&self, medium: &Medium, slot: usize) -> PairFlush {
-        let line = medium.offset_of(&self.tokens).raw() / LINE_BYTES;
-        match medium.offset_of(&self.pairs[slot].value).raw() / LINE_BYTES == line {
-            true => PairFlush::WithToken,
-            false => PairFlush::Before,
-        }
-    }
-}
-
-// ORDER: Release throughout: pairs with the acquiring loads above.
-impl Line {
-    /// Puts an entry into a free slot, durably.
-    #[inline]
-    pub(crate) fn put(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
-        self.put_as(PairFlush::WithToken, medium, slot, key, value);
-    }
-
-    /// As [`Line::put`], if pair and token may need a flush each.
-    #[inline(always)]
-    pub(crate) fn put_as(
-        &self,
-        flush: PairFlush,
-        medium: &Medium,
-        slot: usize,
-        key: u64,
-        value: u64,
-    ) {
-        self.fill(flush, medium, slot, key, value);
-        // ORDER: Relaxed: only the holder of the lock writes.
-        let tokens = self.tokens.peek(Ordering::Relaxed) | 1 << slot;
-        // DURABLE: the pair, by the order of stores to a line or before; the entry, by this.
-        self.tokens.store_persist(medium, tokens, Ordering::Release);
-    }
-
-    /// As [`Line::put`], while others change other slots of the line, which have other locks.
-    #[inline]
-    pub(crate) fn put_among(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
-        self.fill(PairFlush::WithToken, medium, slot, key, value);
-        self.tokens.fetch_or(medium, 1 << slot, Ordering::Release);
-        // DURABLE: the pair, by the order of stores to a line or before; the entry, by this.
-        medium.persist(&self.tokens);
-    }
-
-    /// Writes the pair of a free slot.
-    #[inline(always)]
-    fn fill(&self, flush: PairFlush, medium: &Medium, slot: usize, key: u64, value: u64) {
-        let pair = &self.pairs[slot];
-        pair.value.store(medium, value, Ordering::Release);
-        pair.key.store(medium, key, Ordering::Release);
-        if flush.is_before() {
-            // DURABLE: the pair, before its token.
-            medium.persist(pair);
-        }
-    }
-
-    /// Ends the entry in a slot that gets another one at once. The old one has an equal elsewhere,
-    /// and recovery knows: its token may be found with any part of the new pair before it goes.
-    /// Readers must not find that; so they are made to look again before the new pair is written.
-    #[inline]
-    pub(crate) fn vacate(&self, medium: &Medium, slot: usize) {
-        // ORDER: Relaxed: only the holder of the lock writes.
-        let others = self.tokens.peek(Ordering::Relaxed) & !(1 << slot);
-        self.tokens.store(medium, others, Ordering::Release);
-        if !cfg!(target_arch = "x86_64") {
-            // DURABLE: the end of the old entry, before its pair is written over.
-            medium.persist(&self.tokens);
-        }
-    }
-
-    /// Replaces the value of the entry in a slot, durably, and returns the value before.
-    #[inline]
-    pub(crate) fn replace(&self, medium: &Medium, slot: usize, value: u64) -> u64 {
-        let cell = &self.pairs[slot].value;
-        // ORDER: Relaxed: only the holder of the lock writes.
-        let old = cell.peek(Ordering::Relaxed);
-        // DURABLE: the new value, by this.
-        cell.store_persist(medium, value, Ordering::Release);
-        old
-    }
-
-    /// Ends the entry in a slot, durably, and returns its value.
-    #[inline]
-    pub(crate) fn remove(&self, medium: &Medium, slot: usize) -> u64 {
-        // ORDER: Relaxed: only the holder of the lock writes.
-        let old = self.pairs[slot].value.peek(Ordering::Relaxed);
-        let tokens = self.tokens.peek(Ordering::Relaxed) & !(1 << slot);
-        // DURABLE: the end of the entry, by this.
-        self.tokens.store_persist(medium, tokens, Ordering::Release);
-        old
-    }
-
-    /// As [`Line::remove`], while others change other slots of the line, which have other locks.
-    #[inline]
-    pub(crate) fn remove_among(&self, medium: &Medium, slot: usize) -> u64 {
-        // ORDER: Relaxed: only the holder of the slot's lock writes its value.
-        let old = self.pairs[slot].value.peek(Ordering::Relaxed);
-        self.tokens
-            .fetch_and(medium, !(1 << slot), Ordering::Release);
-        // DURABLE: the end of the entry, by this.
-        medium.persist(&self.tokens);
-        old
     }
 
     /// Takes the lock if it is free. It is for threads, not for the medium: nothing is flushed.
@@ -391,6 +231,7 @@ impl Image {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bucket::PairFlush;
     use gabion_media::pmem::{Pool, PoolOptions, ROOT_HINT};
 
     #[test]

@@ -85,6 +85,12 @@ impl Registered {
         }
     }
 
+    /// The same with updates that persist so often.
+    pub(crate) const fn with_updates(mut self, persists: u64) -> Registered {
+        self.persists.update = persists;
+        self
+    }
+
     /// Whether it knows the order of its keys.
     #[must_use]
     pub fn is_ordered(&self) -> bool {

@@ -22,27 +22,39 @@
 //! Sources: B. Fan, D. Andersen, M. Kaminsky, "MemC3", NSDI 2013; P. Zuo, Y. Hua, J. Wu, OSDI 2018,
 //! which compares with it.
 
-use crate::line::PAIRS;
+use std::marker::PhantomData;
+
+use crate::bucket::Bucket;
+use crate::line::{Line, PAIRS};
+use crate::quad::Quad;
 use crate::registered::Registered;
 use crate::twohash::{Scheme, Spot, TwoHash, registered};
 
 /// Two buckets for a key, and movements.
 #[derive(Debug)]
-pub struct Cuckoo;
+pub struct Cuckoo<B = Line>(PhantomData<fn() -> B>);
 
 /// A bucketized cuckoo hash table of words in a pool of persistent memory.
 pub type Bch = TwoHash<Cuckoo>;
 
+/// The same with the buckets of the Level hashing slides, of four slots and two cache lines.
+pub type BchQuad = TwoHash<Cuckoo<Quad>>;
+
 /// The places of a key in buckets of one line.
 #[inline]
-pub(crate) fn buckets(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot> {
+pub(crate) fn buckets(bits: u32, hashes: [u64; 2], slots: usize) -> impl Iterator<Item = Spot> {
     let [first, second] = hashes.map(|hash| hash >> (64 - bits));
     let second = (second != first).then_some(second);
-    [Some(first), second].into_iter().flatten().map(Spot::whole)
+    let lines = [Some(first), second].into_iter().flatten();
+    lines.map(move |line| Spot::whole(line, slots))
 }
 
-impl Scheme for Cuckoo {
-    const LAYOUT: u64 = u64::from_le_bytes(*b"GbBch__1");
+impl<B: Bucket> Scheme for Cuckoo<B> {
+    type Bucket = B;
+    const LAYOUT: u64 = match B::SLOTS {
+        PAIRS => u64::from_le_bytes(*b"GbBch__1"),
+        _ => u64::from_le_bytes(*b"GbBch__Q"),
+    };
     const BITS_MIN: u32 = 1;
     const MOVES_MAX: usize = 5;
     /// As many as the buckets up to the last movement but one.
@@ -54,7 +66,7 @@ impl Scheme for Cuckoo {
     }
 
     fn slots(bits: u32) -> u64 {
-        PAIRS as u64 * Self::lines(bits)
+        B::SLOTS as u64 * Self::lines(bits)
     }
 
     fn shared_bits(bits: u32) -> u32 {
@@ -63,7 +75,7 @@ impl Scheme for Cuckoo {
 
     #[inline]
     fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot> {
-        buckets(bits, hashes)
+        buckets(bits, hashes, B::SLOTS)
     }
 }
 
@@ -71,6 +83,13 @@ impl Scheme for Cuckoo {
 pub(crate) static REGISTERED: Registered = registered::<Cuckoo>(
     "bch",
     "BCH",
+    "Fan, Andersen, Kaminsky, NSDI 2013; baseline of Zuo, Hua, Wu, OSDI 2018",
+);
+
+/// The same with buckets of two lines.
+pub(crate) static QUADS: Registered = registered::<Cuckoo<Quad>>(
+    "bch-quad",
+    "BCH (four slots)",
     "Fan, Andersen, Kaminsky, NSDI 2013; baseline of Zuo, Hua, Wu, OSDI 2018",
 );
 

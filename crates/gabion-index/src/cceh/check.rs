@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use super::Cceh;
-use super::layout::{PAIRS, PROBES, bucket_of};
+use super::layout::{PAIRS, bucket_of, path};
 use crate::extendible::{Segment, segment_end};
 use crate::index::{Checked, visit_by_hash};
 use crate::{Error, Result};
 
-impl<const COPIES: bool> Cceh<COPIES> {
+impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
     /// Visits all pairs of a segment in their order, entries or not.
     pub(super) fn for_each_pair(&self, segment: Segment, mut visit: impl FnMut(u64, u64)) {
         for number in 0..1 << self.segment_bits {
@@ -68,8 +68,8 @@ impl<const COPIES: bool> Cceh<COPIES> {
             let bucket = place / PAIRS as u64;
             place += 1;
             if segment.owns(from, hash) {
-                let distance = bucket.wrapping_sub(hash) & ((1 << self.segment_bits) - 1);
-                if distance >= PROBES {
+                let last = (1 << self.segment_bits) - 1;
+                if !path(hash, last, SCOPE, TWICE).any(|number| number == bucket) {
                     broken = Some("the place of an entry");
                 }
                 if !keys.insert(key) {

@@ -1,7 +1,7 @@
 //! A segment in DRAM, as it is to be written to a new place.
 
 use super::Cceh;
-use super::layout::{PAIRS, PROBES};
+use super::layout::{PAIRS, path};
 use crate::extendible::{Halves, Segment};
 
 /// The entries of a segment, by their slots.
@@ -12,10 +12,15 @@ pub(super) struct Image {
 
 impl Image {
     /// Stores a pair as an insert does; whether its key is new, or none if it finds no room.
-    pub(super) fn put(&mut self, hash: u64, key: u64, value: u64) -> Option<bool> {
+    pub(super) fn put<const SCOPE: u64, const TWICE: bool>(
+        &mut self,
+        hash: u64,
+        key: u64,
+        value: u64,
+    ) -> Option<bool> {
         let last = (self.slots.len() / PAIRS) as u64 - 1;
-        let path = (0..PROBES).flat_map(|step| {
-            let bucket = usize::try_from(hash.wrapping_add(step) & last).unwrap_or(0);
+        let path = path(hash, last, SCOPE, TWICE).flat_map(|number| {
+            let bucket = usize::try_from(number).unwrap_or(0);
             bucket * PAIRS..(bucket + 1) * PAIRS
         });
         let mut free = None;
@@ -41,7 +46,7 @@ impl Image {
     }
 }
 
-impl<const COPIES: bool> Cceh<COPIES> {
+impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
     /// What is in the segment to which `hash` leads, whose lock is held.
     pub(super) fn image(&self, segment: Segment, hash: u64) -> Image {
         let mut slots = Vec::with_capacity(PAIRS << self.segment_bits);

@@ -14,8 +14,8 @@ use crate::line::{LINE_BYTES, Pair};
 /// Pairs of a bucket.
 pub(crate) const PAIRS: usize = 4;
 
-/// Buckets that an entry may lie in, from its own on.
-pub(super) const PROBES: u64 = 4;
+/// Buckets that an entry may lie in, from each of its homes on, in the published code.
+pub(super) const SCOPE: u64 = 4;
 
 /// Bits of a segment's number of buckets: 16 KiB; and of one in a table for few entries.
 const SEGMENT_BITS_MAX: u32 = 8;
@@ -32,13 +32,31 @@ const _: () = {
     assert!(size_of::<Bucket>() as u64 == LINE_BYTES);
     assert!(size_of::<Pair>() * PAIRS == size_of::<Bucket>());
     // The buckets that an entry may lie in are different ones.
-    assert!(1 << SEGMENT_BITS_MIN >= PROBES);
+    assert!(1 << SEGMENT_BITS_MIN >= SCOPE);
 };
 
 /// Where the bucket of a segment with a number is.
 #[inline]
 pub(super) fn bucket_of(segment: Segment, number: u64) -> POff<Bucket> {
     POff::new(segment.offset() + number * LINE_BYTES)
+}
+
+/// The numbers of the buckets that an entry with this hash may lie in, in order, in a segment whose
+/// last bucket has the number `last`: `scope` of them in a circle from the one that the last bits
+/// of the hash name, and with two homes as many again from the one that the bits before name. These
+/// may be the same.
+#[inline]
+pub(super) fn path(
+    hash: u64,
+    last: u64,
+    scope: u64,
+    has_two_homes: bool,
+) -> impl Iterator<Item = u64> {
+    let homes = 1 + u64::from(has_two_homes);
+    (0..homes * scope).map(move |step| {
+        let home = hash >> (step / scope * u64::from(SEGMENT_BITS_MAX));
+        home.wrapping_add(step % scope) & last
+    })
 }
 
 /// Bits of the number of buckets of a segment, in a table that is planned for so many entries.
@@ -119,6 +137,14 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_leads_in_a_circle_from_each_home() {
+        let numbers = |scope, has_two| path(0x1_0207, 7, scope, has_two).collect::<Vec<_>>();
+        assert_eq!(numbers(4, false), [7, 0, 1, 2]);
+        assert_eq!(numbers(8, false), [7, 0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(numbers(4, true), [7, 0, 1, 2, 2, 3, 4, 5]);
+    }
 
     #[test]
     fn sizes_suit_the_plan() {

@@ -59,6 +59,12 @@
 //! [`Cceh<false>`](Cceh) leaves the entries that moved where they are: they are none any more. With
 //! [`Cceh<true>`](Cceh) both halves are new segments, the paper's copy-on-write split.
 //!
+//! # Scopes
+//! The published code, which the dissertation measured, has a scope of eight buckets, `SCOPE` here,
+//! and looks for a free slot from a second home on, by a second hash function, before it splits:
+//! `TWICE`. Both fill segments more before they are split, and make absent keys dearer. The second
+//! home is named by other bits of the same hash.
+//!
 //! # As the base of a layered index
 //! [`Layered`](crate::Layered) puts write buffers above a table whose word `directory` lies in its
 //! root block. It knows of segments as ranges of hashes, and of nothing else. It may store many
@@ -114,8 +120,10 @@ pub(crate) use layout::{PAIRS, segment_bits};
 pub(crate) use renewed::{TINY_RENEWED, TINY_RENEWED_CACHED};
 
 /// A hash table of words in a pool of persistent memory. `COPIES` says how segments are split: with
-/// copies of both halves, or of one.
-pub struct Cceh<const COPIES: bool> {
+/// copies of both halves, or of one. An entry lies in one of `SCOPE` buckets from its home on, a
+/// power of two; with `TWICE` it has two homes. Only tables with a scope of 4 and one home are the
+/// base of [`Layered`](crate::Layered).
+pub struct Cceh<const COPIES: bool, const SCOPE: u64 = 4, const TWICE: bool = false> {
     medium: Medium,
     seed: Seed,
     segments: Extendible,
@@ -126,8 +134,13 @@ pub struct Cceh<const COPIES: bool> {
     pool: Pool,
 }
 
-impl<const COPIES: bool> Cceh<COPIES> {
-    const LAYOUT: u64 = u64::from_le_bytes(*b"GbCceh_1");
+impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
+    const LAYOUT: u64 = match (SCOPE, TWICE) {
+        (layout::SCOPE, false) => u64::from_le_bytes(*b"GbCceh_1"),
+        (8, false) => u64::from_le_bytes(*b"GbCceh_8"),
+        (8, true) => u64::from_le_bytes(*b"GbCceh_2"),
+        _ => panic!("a layout has a name of its own"),
+    };
 
     /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
     /// pool without root.
@@ -161,7 +174,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
 
     /// What a table of so many entries has in the beginning.
     pub(crate) fn planned_parts(capacity: u64) -> Vec<Part> {
-        let bits = segment_bits(capacity);
+        let bits = Self::bits_of_segments(capacity);
         extendible::planned_parts(planned_depth(capacity, bits), LINE_BYTES << bits)
     }
 
@@ -182,7 +195,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     ) -> Result<Self> {
         let seed = Seed::new(seed);
         let filler = |bit| (0..).find(|key| seed.hash_u64(*key) >> 63 == bit);
-        let segment_bits = segment_bits(capacity);
+        let segment_bits = Self::bits_of_segments(capacity);
         let bytes = LINE_BYTES << segment_bits;
         let this = Cceh {
             medium: Medium::clone(pool),
@@ -218,6 +231,12 @@ impl<const COPIES: bool> Cceh<COPIES> {
         self.segments.presplit(depth, split)
     }
 
+    /// Binary logarithm of the number of buckets of a segment, in a table that is planned for so
+    /// many entries.
+    fn bits_of_segments(capacity: u64) -> u32 {
+        segment_bits(capacity).max(SCOPE.ilog2())
+    }
+
     /// The hash of a key: its first bits lead to a segment, its last ones to a bucket.
     #[inline]
     pub(crate) fn hash(&self, key: u64) -> u64 {
@@ -237,19 +256,35 @@ impl<const COPIES: bool> Cceh<COPIES> {
     }
 }
 
-index_of_words!([const COPIES: bool], Cceh<COPIES>);
+index_of_words!(
+    [const COPIES: bool, const SCOPE: u64, const TWICE: bool],
+    Cceh<COPIES, SCOPE, TWICE>
+);
 
-const fn registered<const COPIES: bool>(name: &'static str, title: &'static str) -> Registered {
-    let words = Cceh::<COPIES>::MAKERS;
+const fn registered<const COPIES: bool, const SCOPE: u64, const TWICE: bool>(
+    name: &'static str,
+    title: &'static str,
+) -> Registered {
+    let words = Cceh::<COPIES, SCOPE, TWICE>::MAKERS;
     Registered::hash_of_words(name, title, "Nam and others, FAST 2019", words)
 }
 
 /// What the registry knows.
-pub(crate) static REGISTERED: Registered = registered::<false>("cceh", "CCEH");
+pub(crate) static REGISTERED: Registered = registered::<false, 4, false>("cceh", "CCEH");
 
 /// What the registry knows of the variant whose splits copy both halves.
 pub(crate) static COPYING: Registered =
-    registered::<true>("cceh-cow", "CCEH with copy-on-write splits");
+    registered::<true, 4, false>("cceh-cow", "CCEH with copy-on-write splits");
+
+/// The same with a scope of eight buckets.
+pub(crate) static SCOPE_8: Registered =
+    registered::<true, 8, false>("cceh-cow-8", "CCEH with copy-on-write splits, scope 8");
+
+/// The same with two homes for a key: the published code.
+pub(crate) static TWO_HOMES: Registered = registered::<true, 8, true>(
+    "cceh-cow-8-two",
+    "CCEH with copy-on-write splits, scope 8 and two hash functions",
+);
 
 /// What the registry knows of the table with its directory in DRAM.
 pub(crate) static CACHED: Registered = Registered::hash_of_words(

@@ -1,17 +1,17 @@
 //! Lookups: without locks, by a second look at the stripe's word and at the directory.
 
 use super::Cceh;
-use super::layout::{Bucket, PROBES, bucket_of};
+use super::layout::{Bucket, bucket_of, path};
 use crate::extendible::Segment;
 
-impl<const COPIES: bool> Cceh<COPIES> {
+impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
     /// The buckets in which a key with this hash may lie, in order. Ends early if the segment is no
     /// more.
     #[inline]
     pub(super) fn path(&self, segment: Segment, hash: u64) -> impl Iterator<Item = &Bucket> {
         let last = (1 << self.segment_bits) - 1;
-        (0..PROBES).map_while(move |step| {
-            let place = bucket_of(segment, hash.wrapping_add(step) & last);
+        path(hash, last, SCOPE, TWICE).map_while(move |number| {
+            let place = bucket_of(segment, number);
             let bucket = self.medium.try_at(place)?;
             self.medium.touch(bucket);
             Some(bucket)

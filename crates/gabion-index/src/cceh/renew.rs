@@ -17,7 +17,7 @@ use crate::line::LINE_BYTES;
 /// Bytes that the medium writes for an entry in place.
 const IN_PLACE_BYTES: u64 = 256;
 
-impl<const COPIES: bool> Cceh<COPIES> {
+impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
     /// Stores values, in the order of the hashes of their keys, whether these are there or not. All
     /// are durable when this returns. Until then readers may see some that are not: whoever calls
     /// has them elsewhere, and sees to it that nobody relies on what is found of these keys.
@@ -87,7 +87,8 @@ impl<const COPIES: bool> Cceh<COPIES> {
         let mut new = 0;
         for (key, value) in entries {
             let hash = self.hash(*key);
-            new += usize::from(images[image_of(hash)].put(hash, *key, *value)?);
+            let image = &mut images[image_of(hash)];
+            new += usize::from(image.put::<SCOPE, TWICE>(hash, *key, *value)?);
         }
         Some(new)
     }

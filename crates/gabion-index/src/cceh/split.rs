@@ -5,7 +5,7 @@ use crate::Result;
 use crate::extendible::Segment;
 use crate::line::LINE_BYTES;
 
-impl<const COPIES: bool> Cceh<COPIES> {
+impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
     /// Splits the segment to which `hash` leads, whose lock is held.
     #[cold]
     pub(super) fn split(&self, segment: Segment, hash: u64) -> Result<()> {

@@ -6,14 +6,19 @@ use super::Cceh;
 use crate::extendible::uneven::uneven_key;
 use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads, insert_alike};
 use crate::suite::{self, Keys, SMALL, crash, interleaved, while_flipped};
-use crate::{Error, Index, Plan};
+use crate::{Error, Index, Plan, registry};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, Cceh::<false>::pool_options())
 }
 
 fn grow_and_drain<const COPIES: bool>(plan: Plan) {
-    let table = Cceh::<COPIES>::create(&pool(32 << 20), plan).expect("a table");
+    grow_and_drain_in::<COPIES, 4, false>(plan);
+}
+
+fn grow_and_drain_in<const COPIES: bool, const SCOPE: u64, const TWICE: bool>(plan: Plan) {
+    let pool = suite::pool(32 << 20, Cceh::<COPIES, SCOPE, TWICE>::pool_options());
+    let table = Cceh::<COPIES, SCOPE, TWICE>::create(&pool, plan).expect("a table");
     check(&table, 0);
     fill(&table, 30_000);
     drain(&table, 30_000, 0);
@@ -29,6 +34,38 @@ fn a_table_grows_far_past_its_plan() {
     };
     grow_and_drain::<false>(large);
     grow_and_drain::<true>(large);
+    for plan in [SMALL, large] {
+        grow_and_drain_in::<true, 8, false>(plan);
+        grow_and_drain_in::<true, 8, true>(plan);
+    }
+}
+
+/// More buckets for a key fill segments more before they are split.
+#[test]
+fn a_wider_scope_and_a_second_home_fill_segments_more() {
+    let most = |index: &'static registry::Registered| {
+        let pool = suite::pool(32 << 20, (index.words.pool_options)());
+        let plan = Plan {
+            capacity: 4096,
+            ..SMALL
+        };
+        let table = (index.words.create)(&pool, plan).expect("a table");
+        let mut most = 0;
+        for key in 0..40_000 {
+            table.insert(&key, key).expect("space");
+            if key > 10_000 && key % 500 == 0 {
+                // All blocks but the root and the directory are segments.
+                let segments = table.check().expect("sound").blocks - 2;
+                most = most.max(key / segments);
+            }
+        }
+        most
+    };
+    let [narrow, wide, two] = [&super::COPYING, &super::SCOPE_8, &super::TWO_HOMES].map(most);
+    assert!(
+        narrow * 11 < wide * 10 && wide * 11 < two * 10,
+        "{narrow}, {wide}, {two}"
+    );
 }
 
 #[test]
@@ -128,7 +165,12 @@ fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
 
 #[test]
 fn power_failures_in_splits_over_many_lines_of_the_directory_lose_nothing() {
-    for index in [&super::REGISTERED, &super::COPYING] {
+    for index in [
+        &super::REGISTERED,
+        &super::COPYING,
+        &super::SCOPE_8,
+        &super::TWO_HOMES,
+    ] {
         let keys = || Keys {
             name: index.name,
             makers: &index.words,

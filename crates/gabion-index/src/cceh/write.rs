@@ -1,12 +1,12 @@
 //! Writes: under the lock of the segment's stripe, each published by one store to a bucket.
 
 use super::Cceh;
-use super::layout::{Bucket, PAIRS, PROBES, bucket_of};
+use super::layout::{Bucket, PAIRS, bucket_of, path};
 use crate::Result;
 use crate::extendible::Segment;
 use crate::lock::Held;
 
-impl<const COPIES: bool> Cceh<COPIES> {
+impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
@@ -59,9 +59,8 @@ impl<const COPIES: bool> Cceh<COPIES> {
     pub(super) fn lock(&self, hash: u64) -> (Segment, Held<'_>) {
         let last = (1 << self.segment_bits) - 1;
         let prefetch = |segment| {
-            for step in 0..PROBES {
-                let bucket = bucket_of(segment, hash.wrapping_add(step) & last);
-                self.medium.prefetch(bucket.raw());
+            for number in path(hash, last, SCOPE, TWICE) {
+                self.medium.prefetch(bucket_of(segment, number).raw());
             }
         };
         self.segments.lock(hash, prefetch)

@@ -3,14 +3,16 @@
 use std::collections::HashSet;
 
 use super::LevelTable;
+use super::form::Form;
 use super::places::Levels;
+use crate::bucket::{Bucket, Value};
 use crate::index::Checked;
-use crate::line::{Array, Line};
+use crate::line::Array;
 use crate::{Error, Result};
 
-impl<const PADDING: u64> LevelTable<PADDING> {
+impl<F: Form> LevelTable<F> {
     /// All buckets.
-    fn buckets(&self, levels: Levels) -> impl Iterator<Item = &Line> {
+    fn buckets(&self, levels: Levels) -> impl Iterator<Item = &F::Bucket> {
         let of_level =
             |level: Array| (0..level.len()).map(move |number| Self::bucket(level, number));
         let buckets = of_level(levels.top).chain(of_level(levels.bottom));
@@ -36,7 +38,8 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     fn collect(&self) -> Vec<(u64, u64)> {
         let _held = self.stripes.lock_all();
         let buckets = self.buckets(self.levels(self.top()));
-        buckets.flat_map(Line::entries).collect()
+        let entries = buckets.flat_map(F::Bucket::entries);
+        entries.map(|(key, value)| (key, value.word())).collect()
     }
 
     /// Visits all entries.
@@ -56,7 +59,10 @@ impl<const PADDING: u64> LevelTable<PADDING> {
             if !line.is_sound() {
                 return Err(wrong("the tokens of a bucket"));
             }
-            for (key, _) in line.entries() {
+            for (key, value) in line.entries() {
+                if !value.is_whole() {
+                    return Err(wrong("a value, which was written in part,"));
+                }
                 let places = self.places(&levels, self.hashes(key));
                 if !places.into_iter().any(|place| std::ptr::eq(place, line)) {
                     return Err(wrong("the place of an entry"));

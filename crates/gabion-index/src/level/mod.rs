@@ -53,7 +53,7 @@
 //! # Padding
 //! Buckets of the published code have 72 bytes, for their compiler aligned what follows the tokens:
 //! "unintended bloat", says the write-amplification study (section IV-A), and removes it.
-//! [`LevelTable<8>`](LevelTable) has it still, to be measured. There seven of eight buckets lie in
+//! [`form::Padded`] has it still, to be measured. There seven of eight buckets lie in
 //! two cache lines, and where a pair ends in another line than its token lies in, as half of them
 //! do, it takes a flush and a fence of its own before the token's: 2 persists for such an insert,
 //! and up to 5 if it moves an entry. While an entry is moved the old one's token may be durable
@@ -62,36 +62,57 @@
 //! lies in two, and so the new one is not there before the old token has gone. All else is the
 //! same.
 //!
+//! # Values of several words
+//! The slides have buckets of 128 bytes with four slots, for items of several words, and
+//! [`form::Quads`] has them (`quad.rs`). No store replaces such a value. So an update is log-free
+//! where it can be: if the bucket of the entry has a free slot, the new value is written there with
+//! the key, and one store of the tokens ends the old entry and makes the new one. Else a log has
+//! the new value until it stands in its place (`update_log.rs`). Readers of such a bucket look at
+//! its lane of the log as well. An entry of the second line is persisted before its token, and an
+//! entry that is moved away from there has its token cleared durably before its slot is used again.
+//!
+//! | operation | flushed lines | persists |
+//! |---|---|---|
+//! | insert; update with a free slot | the slot, if it is in the second line; tokens | 1; 2 |
+//! | update without one | the record; the line of the entry; the record | 3 |
+//!
+//! [`form::LoggedQuads`] always takes the log, which the slides compare with.
+//! [`form::StreamedQuads`] grows as [`LevelHash`] does; the others insert entry by entry.
+//!
 //! # Deviations from the paper
-//! - A value is a word, which one store replaces. So no update needs the log, or the free slot of
-//!   the paper's opportunistic one, which writes 32 bytes where this writes 8.
+//! - A value of [`LevelHash`] is a word, which one store replaces, and its bucket a cache line with
+//!   three slots.
 //! - The note makes recovery look at four buckets; the paper's finds equal entries when it meets
 //!   them.
 //! - Buckets are numbered by the first bits of the hashes. So the buckets of a group become four
 //!   neighbours, and a resize copies each bucket of the old bottom to four of the new top, where
 //!   its three entries always fit: both are read and written from front to back, and readers go on.
-//! - A bucket is a cache line, with three slots.
 //! - Keys are looked for before they are inserted, as an insert replaces.
 //! - Movements are tried over both levels at once: an entry goes to any other place of its own.
+//!   [`form::Quads`] moves within a level.
 //!
 //! # The paper's terms
 //! | paper | here |
 //! |---|---|
 //! | top level, bottom level, interim level | `Levels`, the third level |
-//! | token | a bit of the tokens of a [`Line`] |
+//! | token | a bit of the tokens of a [`Bucket`] |
 //! | insertion, at most one movement | `write.rs`: `put`, `make_room` |
 //! | in-place resizing | `resize.rs`: `grow` |
+//! | opportunistic log-free update | `write.rs`: `change`; [`Bucket::exchange`] |
 //!
 //! Source: P. Zuo, Y. Hua, J. Wu, "Write-optimized and high-performance hashing index scheme for
 //! persistent memory", OSDI 2018.
 
 mod check;
+pub mod form;
 mod places;
 mod read;
 mod recovery;
 mod resize;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod update_tests;
 mod write;
 
 use std::sync::atomic::AtomicU64;
@@ -100,12 +121,15 @@ use gabion_media::media_struct;
 use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use parking_lot::Mutex;
 
+use crate::bucket::Bucket;
 use crate::index::{Plan, index_of_words};
-use crate::line::Line;
+use crate::line::LINE_BYTES;
 use crate::lock::Stripes;
 use crate::registered::Registered;
 use crate::root::{self, Facts};
+use crate::update_log::UpdateLog;
 use crate::{Result, Seed};
+use form::{Form, Lines, LoggedQuads, Padded, Quads, StreamedQuads};
 use places::{LEVEL_ALIGN, planned_bits};
 
 media_struct! {
@@ -120,19 +144,19 @@ media_struct! {
 }
 
 const _: () = {
-    assert!(size_of::<State>() == size_of::<Line>());
+    assert!(size_of::<State>() as u64 == LINE_BYTES);
     assert!(std::mem::offset_of!(State, note) == 8);
 };
 
 /// A hash table of words in a pool of persistent memory.
-pub type LevelHash = LevelTable<0>;
+pub type LevelHash = LevelTable<Lines>;
 
-/// As [`LevelHash`], with so many bytes behind each bucket: 8 in the published code, whose buckets
-/// so lie in two cache lines.
+/// A table in one of its [forms](form). [`LevelHash`] is the one for use; the others are there to
+/// be measured.
 ///
 /// [`Index::for_each`](crate::Index::for_each) holds all entries in memory, as they were at one
 /// moment; writers wait while they are copied.
-pub struct LevelTable<const PADDING: u64> {
+pub struct LevelTable<F: Form> {
     medium: Medium,
     seed: Seed,
     stripes: Stripes,
@@ -144,15 +168,17 @@ pub struct LevelTable<const PADDING: u64> {
     growth: Mutex<()>,
     /// Inserts that moved an entry.
     moves: AtomicU64,
+    /// Updates that no single store makes.
+    log: UpdateLog<F::Bucket>,
     facts: Facts,
     pool: Pool,
 }
 
-impl<const PADDING: u64> LevelTable<PADDING> {
-    const LAYOUT: u64 = match PADDING {
-        0 => u64::from_le_bytes(*b"GbLevel1"),
-        _ => u64::from_le_bytes(*b"GbLevelP"),
-    };
+impl<F: Form> LevelTable<F> {
+    const LAYOUT: u64 = F::LAYOUT;
+
+    /// Bytes behind the root.
+    const BEHIND: u64 = size_of::<State>() as u64 + UpdateLog::<F::Bucket>::BYTES;
 
     /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
     /// pool without root.
@@ -160,11 +186,11 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     /// # Errors
     /// The pool has a root already, or no space for the planned table: nothing has changed then.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
-        let bits = planned_bits(plan.capacity);
+        let bits = planned_bits(plan.capacity, F::Bucket::SLOTS);
         let levels = [bits - 1, bits].map(|bits| Self::bytes_of_level(1 << bits));
         let levels = levels.map(|bytes| root::part(bytes, LEVEL_ALIGN));
-        root::expect_room(pool, size_of::<State>() as u64, levels)?;
-        let facts = Facts::create(pool, Self::LAYOUT, size_of::<State>() as u64, plan)?;
+        root::expect_room(pool, Self::BEHIND, levels)?;
+        let facts = Facts::create(pool, Self::LAYOUT, Self::BEHIND, plan)?;
         Self::with(pool, facts, Some(0))
     }
 
@@ -186,6 +212,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
             moving: Mutex::default(),
             growth: Mutex::default(),
             moves: AtomicU64::new(0),
+            log: UpdateLog::new(pool, facts.behind::<State>().raw() + LINE_BYTES),
             facts,
             pool: pool.clone(),
         };
@@ -204,15 +231,30 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     }
 }
 
-index_of_words!([const PADDING: u64], LevelTable<PADDING>);
+index_of_words!([F: Form], LevelTable<F>);
 
-const fn registered<const PADDING: u64>(name: &'static str, title: &'static str) -> Registered {
-    let words = LevelTable::<PADDING>::MAKERS;
+const fn registered<F: Form>(name: &'static str, title: &'static str) -> Registered {
+    let words = LevelTable::<F>::MAKERS;
     Registered::hash_of_words(name, title, "Zuo, Hua, Wu, OSDI 2018", words)
 }
 
 /// What the registry knows.
-pub(crate) static REGISTERED: Registered = registered::<0>("level", "Level hashing");
+pub(crate) static REGISTERED: Registered = registered::<Lines>("level", "Level hashing");
 
 /// The same with the padding of the published code.
-pub(crate) static PADDED: Registered = registered::<8>("level-padded", "Level hashing (padded)");
+pub(crate) static PADDED: Registered =
+    registered::<Padded>("level-padded", "Level hashing (padded)");
+
+/// The same with the slides' buckets.
+pub(crate) static QUADS: Registered =
+    registered::<Quads>("level-quad", "Level hashing (four slots)").with_updates(2);
+
+/// The same with a growth past the cache.
+pub(crate) static STREAMED: Registered =
+    registered::<StreamedQuads>("level-quad-nt", "Level hashing (four slots, streamed)")
+        .with_updates(2);
+
+/// The same with a log for every update.
+pub(crate) static LOGGED: Registered =
+    registered::<LoggedQuads>("level-quad-log", "Level hashing (four slots, logged)")
+        .with_updates(3);

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, POff};
 
 use super::LevelTable;
-use crate::line::{Array, LINE_BYTES, Line, PairFlush};
+use super::form::Form;
+use crate::bucket::{Bucket, PairFlush};
+use crate::line::{Array, LINE_BYTES};
 use crate::lock::{Held, Stripes};
 
 /// What offsets of levels are multiples of.
@@ -39,6 +41,12 @@ pub(super) struct Levels {
 }
 
 impl Levels {
+    /// The level of a place with a number: 0 is the top.
+    #[inline]
+    pub(super) fn of(place: usize) -> usize {
+        place / 2
+    }
+
     /// The number of the stripe of the group of a hash.
     #[inline]
     pub(super) fn stripe(&self, hash: u64) -> usize {
@@ -46,21 +54,32 @@ impl Levels {
     }
 }
 
-/// Bits of the top level of a table that is planned for so many entries.
-pub(super) fn planned_bits(capacity: u64) -> u32 {
-    // Both levels have one and a half times as many buckets as the top, of three slots each.
-    let buckets = u128::from(capacity) * 200 / u128::from(9 * PLANNED_LOAD);
+/// Bits of the top level of a table that is planned for so many entries, with so many slots in a
+/// bucket.
+pub(super) fn planned_bits(capacity: u64, slots: usize) -> u32 {
+    // Both levels have one and a half times as many buckets as the top.
+    let buckets = u128::from(capacity) * 200 / u128::from(3 * slots as u64 * PLANNED_LOAD);
     let buckets = u64::try_from(buckets).unwrap_or(u64::MAX);
     let buckets = buckets.clamp(1 << TOP_BITS_MIN, 1 << Array::BITS_MAX);
     buckets.next_power_of_two().ilog2()
 }
 
-impl<const PADDING: u64> LevelTable<PADDING> {
+impl<F: Form> LevelTable<F> {
     /// Bytes from one bucket to the next.
     pub(super) const STRIDE: u64 = {
-        assert!(PADDING.is_multiple_of(8), "words are aligned");
-        LINE_BYTES + PADDING
+        assert!(F::PADDING.is_multiple_of(8), "words are aligned");
+        F::Bucket::BYTES + F::PADDING
     };
+
+    /// Bits of the top level that was planned.
+    pub(super) fn planned_bits(&self) -> u32 {
+        planned_bits(self.facts.capacity, F::Bucket::SLOTS)
+    }
+
+    /// Slots of both levels.
+    pub fn slots(&self) -> u64 {
+        self.top().len() * 3 / 2 * F::Bucket::SLOTS as u64
+    }
 
     /// Bytes of a level of so many buckets, with the line behind them.
     pub(super) fn bytes_of_level(buckets: u64) -> u64 {
@@ -69,7 +88,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
 
     /// Where the bucket with a number is, or what follows the last one.
     #[inline]
-    pub(super) fn bucket(level: Array, number: u64) -> POff<Line> {
+    pub(super) fn bucket(level: Array, number: u64) -> POff<F::Bucket> {
         POff::new(level.offset() + number * Self::STRIDE)
     }
 
@@ -80,9 +99,9 @@ impl<const PADDING: u64> LevelTable<PADDING> {
 
     /// How a new pair becomes durable in a bucket, which with padding may lie in two cache lines.
     #[inline]
-    pub(super) fn pair_flush(&self, line: &Line, slot: usize) -> PairFlush {
-        match PADDING {
-            0 => PairFlush::WithToken,
+    pub(super) fn pair_flush(&self, line: &F::Bucket, slot: usize) -> PairFlush {
+        match F::PADDING {
+            0 => F::Bucket::flush_of(slot),
             _ => line.pair_flush(&self.medium, slot),
         }
     }
@@ -123,28 +142,35 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     /// The place of a key in a level by one of its hashes. None if the level is not there, because
     /// it is not in use any more.
     #[inline]
-    pub(super) fn place(&self, level: Array, hash: u64) -> Option<&Line> {
-        let line = self.medium.try_at(Self::bucket(level, level.home(hash)))?;
-        self.medium.touch(line);
-        Some(line)
+    pub(super) fn place(&self, level: Array, hash: u64) -> Option<&F::Bucket> {
+        self.medium.try_at(Self::bucket(level, level.home(hash)))
     }
 
-    /// All places of a key in levels that stay: two in the top, two in the bottom.
+    /// All places of a key in levels that stay, whose free slots are looked for.
     #[inline]
-    pub(super) fn places(&self, levels: &Levels, hashes: Hashes) -> [&Line; PLACES] {
-        let [first, second] = hashes.0;
-        let Levels { top, bottom } = *levels;
-        let place = |level: Array, hash| {
-            let line = self.medium.at(Self::bucket(level, level.home(hash)));
-            self.medium.touch(line);
-            line
+    pub(super) fn places(&self, levels: &Levels, hashes: Hashes) -> [&F::Bucket; PLACES] {
+        std::array::from_fn(|number| self.place_at(levels, hashes, number, None))
+    }
+
+    /// One of these places: by the first or the second hash, first in the top, then in the bottom.
+    /// A watcher is told what a search for `key` reads.
+    #[inline]
+    pub(super) fn place_at(
+        &self,
+        levels: &Levels,
+        hashes: Hashes,
+        number: usize,
+        key: Option<u64>,
+    ) -> &F::Bucket {
+        let level = match Levels::of(number) {
+            0 => levels.top,
+            _ => levels.bottom,
         };
-        [
-            place(top, first),
-            place(top, second),
-            place(bottom, first),
-            place(bottom, second),
-        ]
+        let bucket = self
+            .medium
+            .at(Self::bucket(level, level.home(hashes.0[number % 2])));
+        bucket.touch(&self.medium, key);
+        bucket
     }
 }
 
@@ -184,11 +210,14 @@ mod tests {
 
     #[test]
     fn a_table_is_planned_with_room_to_spare() {
-        assert_eq!((planned_bits(0), planned_bits(8)), (2, 2));
-        for capacity in [1000, 10_000_000] {
-            let slots = (3_u64 << planned_bits(capacity)) * 3 / 2;
-            assert!(slots * 8 / 10 >= capacity && slots * 4 / 10 < capacity);
+        for of_bucket in [3, 4] {
+            let bits = |capacity| planned_bits(capacity, of_bucket);
+            assert_eq!((bits(0), bits(8)), (2, 2));
+            for capacity in [1000, 10_000_000] {
+                let slots = ((of_bucket as u64) << bits(capacity)) * 3 / 2;
+                assert!(slots * 8 / 10 >= capacity && slots * 4 / 10 < capacity);
+            }
+            assert_eq!(bits(u64::MAX), Array::BITS_MAX);
         }
-        assert_eq!(planned_bits(u64::MAX), Array::BITS_MAX);
     }
 }

@@ -1,11 +1,14 @@
 //! Lookups: without locks, by a second look at the words of both stripes.
 
 use super::LevelTable;
+use super::form::Form;
 use super::places::{Hashes, Levels};
+use super::write::ValueOf;
+use crate::bucket::{Bucket, Value};
 use crate::line::Array;
 use crate::lock::Since;
 
-impl<const PADDING: u64> LevelTable<PADDING> {
+impl<F: Form> LevelTable<F> {
     /// The value of `key`.
     #[inline]
     pub(super) fn lookup(&self, key: u64) -> Option<u64> {
@@ -26,15 +29,19 @@ impl<const PADDING: u64> LevelTable<PADDING> {
             if since.contains(&Since::Busy) {
                 self.settle(&levels, hashes);
             }
-            return found;
+            return found.map(Value::word);
         }
     }
 
     /// Looks for a key in levels that may be given up meanwhile: then what this returns means
     /// nothing.
     #[inline]
-    fn search(&self, levels: &Levels, hashes: Hashes, key: u64) -> Option<u64> {
-        let find = |level: Array, hash| self.place(level, hash)?.get(key);
+    fn search(&self, levels: &Levels, hashes: Hashes, key: u64) -> Option<ValueOf<F>> {
+        let find = |level: Array, hash| {
+            let bucket = self.place(level, hash)?;
+            bucket.touch(&self.medium, Some(key));
+            self.log.read(bucket, |bucket| bucket.get(key))
+        };
         let [first, second] = hashes.0;
         let Levels { top, bottom } = *levels;
         find(top, first)

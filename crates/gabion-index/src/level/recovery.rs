@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, POff};
 
 use super::LevelTable;
-use super::places::{Levels, planned_bits};
+use super::form::Form;
+use super::places::Levels;
 use super::write::NOTE_OFFSET_BITS;
-use crate::line::{Array, Line, PAIRS};
+use crate::bucket::Bucket;
+use crate::line::Array;
 use crate::{Error, Result};
 
-impl<const PADDING: u64> LevelTable<PADDING> {
+impl<F: Form> LevelTable<F> {
     /// Finds the levels, adds those that a new table lacks, and ends a resize and a movement.
     pub(super) fn recover(&self) -> Result<()> {
         let list = self.list_levels()?;
@@ -22,6 +24,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
             self.found(top, list.len())?;
             return Ok(());
         }
+        self.log.recover(|at| self.bucket_at(at))?;
         if let [_, last, level] = list[..] {
             let retiring = self.announce(last, level)?;
             // DURABLE: what the allocator noted.
@@ -41,7 +44,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
             let level = Array(word.load(&self.medium, Ordering::Relaxed));
             if level.0 == 0 {
                 // The first level of a new table has a size that is planned.
-                let planned = planned_bits(self.facts.capacity) - 1;
+                let planned = self.planned_bits() - 1;
                 let is_planned = |only: &Array| only.bits() == planned;
                 return match &list[..] {
                     [only] if !is_planned(only) => Err(self.damaged(word)),
@@ -74,22 +77,27 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         // ORDER: Relaxed: as above.
         let note = self.state().note.load(&self.medium, Ordering::Relaxed);
         let at = note & ((1 << NOTE_OFFSET_BITS) - 1);
-        let levels = self.levels(self.top());
+        let slot = (note >> NOTE_OFFSET_BITS) as usize;
         // The note stays when a movement is over; its level may have gone since.
+        let bucket = self.bucket_at(at).filter(|_| slot < F::Bucket::SLOTS);
+        if let Some(bucket) = bucket {
+            self.end_one_of_two(&self.levels(self.top()), bucket, slot);
+        }
+    }
+
+    /// The bucket of the top or the bottom at an offset, if there is one.
+    fn bucket_at(&self, at: u64) -> Option<&F::Bucket> {
+        let levels = self.levels(self.top());
         let is_in = |level: Array| {
             let end = Self::bucket(level, level.len()).raw();
             let is_within = (level.offset()..end).contains(&at);
             is_within && (at - level.offset()).is_multiple_of(Self::STRIDE)
         };
         let is_bucket = is_in(levels.top) || is_in(levels.bottom);
-        let slot = (note >> NOTE_OFFSET_BITS) as usize;
-        if is_bucket && slot < PAIRS {
-            self.end_one_of_two(&levels, at, slot);
-        }
+        is_bucket.then(|| self.medium.at(POff::new(at)))
     }
 
-    fn end_one_of_two(&self, levels: &Levels, at: u64, slot: usize) {
-        let line: &Line = self.medium.at(POff::new(at));
+    fn end_one_of_two(&self, levels: &Levels, line: &F::Bucket, slot: usize) {
         let Some((key, _)) = line.entry(slot) else {
             return;
         };

@@ -9,14 +9,17 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{POff, Retiring};
 
 use super::LevelTable;
-use super::places::{LEVEL_ALIGN, planned_bits};
-use crate::line::{Array, Image, Line};
+use super::form::Form;
+use super::places::LEVEL_ALIGN;
+use super::write::ValueOf;
+use crate::bucket::Bucket;
+use crate::line::{Array, Line};
 use crate::{Error, Result};
 
 /// Buckets of the old bottom whose entries are written at once.
 const BATCH: u64 = 64;
 
-impl<const PADDING: u64> LevelTable<PADDING> {
+impl<F: Form> LevelTable<F> {
     /// Makes room, unless another thread has done so since `full` was the top.
     #[cold]
     pub(super) fn grow(&self, full: Array) -> Result<()> {
@@ -33,7 +36,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
 
     /// Adds the levels that a new table lacks: none after a creation that came to its end.
     pub(super) fn found(&self, mut top: Array, mut count: usize) -> Result<()> {
-        let bits = planned_bits(self.facts.capacity);
+        let bits = self.planned_bits();
         while count < 2 {
             let next = if count == 0 { bits - 1 } else { top.bits() + 1 };
             self.push(top, next, None)?;
@@ -58,7 +61,10 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         let level = Array::new(space.offset::<Line>().raw(), bits);
         let retiring = match bottom {
             Some(bottom) => {
-                self.copy(bottom, level);
+                match F::STREAMS {
+                    true => self.copy(bottom, level),
+                    false => self.insert_all(bottom, level),
+                }
                 Some(self.announce(top, bottom)?)
             }
             None => {
@@ -111,11 +117,21 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     fn copy(&self, from: Array, to: Array) {
         let quarter = to.bits() - from.bits();
         let mut bytes = Vec::new();
+        let mut buckets: [Vec<_>; 4] = std::array::from_fn(|_| Vec::new());
         let mut first = 0;
         while first < from.len() {
             bytes.clear();
             let end = (first + BATCH).min(from.len());
-            (first..end).for_each(|number| self.copy_bucket(from, to, number, &mut bytes));
+            for number in first..end {
+                buckets.iter_mut().for_each(Vec::clear);
+                for (hash, key, value) in self.entries_of(from, number) {
+                    buckets[(to.home(hash) % 4) as usize].push((key, value));
+                }
+                for entries in &buckets {
+                    F::Bucket::append_image(entries, &mut bytes);
+                    bytes.extend((0..F::PADDING).map(|_| 0));
+                }
+            }
             let at = Self::bucket(to, first << quarter);
             self.medium.write_past_cache(at.raw(), &bytes);
             first = end;
@@ -125,21 +141,34 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         self.medium.zero(end, size_of::<Line>() as u64);
     }
 
-    fn copy_bucket(&self, from: Array, to: Array, number: u64, bytes: &mut Vec<u8>) {
-        let mut images = [Image::default(); 4];
-        let line = self.medium.at(Self::bucket(from, number));
-        self.medium.touch(line);
-        for (key, value) in line.entries() {
-            let hashes = self.hashes(key).0;
-            // By the first hash if both lead here.
-            let leads_here = |hash: &u64| from.home(*hash) == number;
-            if let Some(hash) = hashes.into_iter().find(leads_here) {
-                images[(to.home(hash) % 4) as usize].add(key, value);
+    /// As [`LevelTable::copy`], entry by entry, each of which is durable before the next one.
+    fn insert_all(&self, from: Array, to: Array) {
+        self.medium
+            .zero(to.offset(), Self::bytes_of_level(to.len()));
+        for number in 0..from.len() {
+            for (hash, key, value) in self.entries_of(from, number) {
+                let bucket: &F::Bucket = self.medium.at(Self::bucket(to, to.home(hash)));
+                bucket.touch(&self.medium, None);
+                if let Some(slot) = bucket.free_slot() {
+                    let flush = self.pair_flush(bucket, slot);
+                    bucket.put_as(flush, &self.medium, slot, key, value);
+                }
             }
         }
-        for image in images {
-            image.append_to(bytes);
-            bytes.extend((0..PADDING).map(|_| 0));
-        }
+    }
+
+    /// The entries of a bucket, each behind the hash that led there, the first one if both did.
+    fn entries_of(
+        &self,
+        level: Array,
+        number: u64,
+    ) -> impl Iterator<Item = (u64, u64, ValueOf<F>)> {
+        let bucket: &F::Bucket = self.medium.at(Self::bucket(level, number));
+        self.medium.touch(bucket);
+        bucket.entries().filter_map(move |(key, value)| {
+            let mut hashes = self.hashes(key).0.into_iter();
+            let hash = hashes.find(|hash| level.home(*hash) == number)?;
+            Some((hash, key, value))
+        })
     }
 }

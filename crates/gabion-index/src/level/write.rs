@@ -3,25 +3,30 @@
 use std::sync::atomic::Ordering;
 
 use super::LevelTable;
+use super::form::Form;
 use super::places::{Groups, Hashes, Levels, PLACES};
 use crate::Result;
-use crate::line::{Line, PAIRS};
+use crate::bucket::{Bucket, Value};
 
 /// Bits of the offset in the word that notes a movement.
 pub(super) const NOTE_OFFSET_BITS: u32 = 48;
 
-impl<const PADDING: u64> LevelTable<PADDING> {
+/// What a bucket keeps under a key.
+pub(super) type ValueOf<F> = <<F as Form>::Bucket as Bucket>::Value;
+
+impl<F: Form> LevelTable<F> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let value = ValueOf::<F>::of_word(value);
         let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         loop {
             let (levels, mut groups) = self.lock(hashes);
-            let places = self.places(&levels, hashes);
-            if let Some((line, slot)) = find(&places, key) {
-                return Ok(Some(line.replace(&self.medium, slot, value)));
+            if let Some((line, slot)) = self.find(&levels, hashes, key) {
+                return Ok(Some(self.change(line, slot, value)));
             }
+            let places = self.places(&levels, hashes);
             if let Some((line, slot)) = choose(&places) {
                 let flush = self.pair_flush(line, slot);
                 line.put_as(flush, &self.medium, slot, key, value);
@@ -43,8 +48,22 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (levels, _groups) = self.lock(hashes);
-        let (line, slot) = find(&self.places(&levels, hashes), key)?;
-        Some(line.replace(&self.medium, slot, value))
+        let (line, slot) = self.find(&levels, hashes, key)?;
+        Some(self.change(line, slot, ValueOf::<F>::of_word(value)))
+    }
+
+    /// Replaces the value of the entry in a slot: by one store if it is a word; else, if its bucket
+    /// has a free slot, by an entry there; else by the log. Returns the word before.
+    #[inline]
+    fn change(&self, line: &F::Bucket, slot: usize, value: ValueOf<F>) -> u64 {
+        if ValueOf::<F>::WORDS == 1 {
+            return line.replace(&self.medium, slot, value).word();
+        }
+        let old = match line.free_slot().filter(|_| !F::LOGS_ALWAYS) {
+            Some(free) => line.exchange(&self.medium, slot, free, value),
+            None => self.log.replace(line, slot, value),
+        };
+        old.word()
     }
 
     /// Deletes `key` and returns its value.
@@ -53,9 +72,18 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (levels, groups) = self.lock(hashes);
-        let (line, slot) = find(&self.places(&levels, hashes), key)?;
+        let (line, slot) = self.find(&levels, hashes, key)?;
         groups.first.count_remove();
-        Some(line.remove(&self.medium, slot))
+        Some(line.remove(&self.medium, slot).word())
+    }
+
+    /// Where a key is.
+    #[inline]
+    fn find(&self, levels: &Levels, hashes: Hashes, key: u64) -> Option<(&F::Bucket, usize)> {
+        (0..PLACES).find_map(|number| {
+            let bucket = self.place_at(levels, hashes, number, Some(key));
+            Some((bucket, bucket.find(key)?))
+        })
     }
 
     /// Takes the locks of both groups, the lower first, and returns the levels, which stay while
@@ -90,18 +118,22 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         &self,
         levels: &Levels,
         groups: &mut Groups<'_>,
-        places: &[&Line; PLACES],
+        places: &[&F::Bucket; PLACES],
         key: u64,
-        value: u64,
+        value: ValueOf<F>,
     ) -> bool {
-        for line in places {
-            for slot in 0..PAIRS {
+        for (home, line) in places.iter().enumerate() {
+            self.medium.touch(*line);
+            for slot in 0..F::Bucket::SLOTS {
                 let Some(entry) = line.entry(slot) else {
                     continue;
                 };
                 let hashes = self.hashes(entry.0);
-                // The places in their order; the second and the fourth are by the second hash.
-                for (number, target) in self.places(levels, hashes).into_iter().enumerate() {
+                for number in 0..PLACES {
+                    if !F::MOVES_BETWEEN_LEVELS && Levels::of(number) != Levels::of(home) {
+                        continue;
+                    }
+                    let target = self.place_at(levels, hashes, number, None);
                     if std::ptr::eq(target, *line) || target.free_slot().is_none() {
                         continue;
                     }
@@ -144,7 +176,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     }
 
     /// Tells recovery that the entry of a slot may have an equal.
-    fn note_move(&self, line: &Line, slot: usize) {
+    fn note_move(&self, line: &F::Bucket, slot: usize) {
         let at = self.medium.offset_of(line).raw();
         let note = &self.state().note;
         // DURABLE: the note, before there are two equal entries.
@@ -157,16 +189,9 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     }
 }
 
-/// Where a key is.
-#[inline]
-fn find<'a>(places: &[&'a Line; PLACES], key: u64) -> Option<(&'a Line, usize)> {
-    let find = |line: &&'a Line| Some((*line, line.find(key)?));
-    places.iter().find_map(find)
-}
-
 /// The free slot for a new entry: in the emptier bucket of the top, else of the bottom.
 #[inline]
-fn choose<'a>(places: &[&'a Line; PLACES]) -> Option<(&'a Line, usize)> {
+fn choose<'a, B: Bucket>(places: &[&'a B; PLACES]) -> Option<(&'a B, usize)> {
     let [top, other_top, bottom, other_bottom] = *places;
     [[top, other_top], [bottom, other_bottom]]
         .into_iter()

@@ -31,21 +31,26 @@
 //! Sources: P. Zuo, Y. Hua, "A write-friendly hashing scheme for non-volatile memory systems", MSST
 //! 2017; P. Zuo, Y. Hua, J. Wu, OSDI 2018, which compares with it.
 
-use crate::line::PAIRS;
+use std::marker::PhantomData;
+
+use crate::bucket::Bucket;
+use crate::line::{Line, PAIRS};
+use crate::quad::Quad;
 use crate::registered::Registered;
 use crate::twohash::{Scheme, Spot, TwoHash, registered};
 
 /// Levels of a table: the number that the paper finds best for its tables.
 pub const LEVELS_MAX: u32 = 8;
 
-const CELLS_OF_LINE: u64 = PAIRS as u64;
-
 /// Two paths for a key.
 #[derive(Debug)]
-pub struct Paths;
+pub struct Paths<B = Line>(PhantomData<fn() -> B>);
 
 /// A path hash table of words in a pool of persistent memory.
 pub type PathHash = TwoHash<Paths>;
+
+/// The same with the buckets of the Level hashing slides, of four slots and two cache lines.
+pub type PathHashQuad = TwoHash<Paths<Quad>>;
 
 /// Levels of a table with so many bits.
 #[inline]
@@ -55,12 +60,16 @@ fn levels(bits: u32) -> u32 {
 
 /// Lines of a level.
 #[inline]
-fn lines_of_level(bits: u32, level: u32) -> u64 {
-    (1_u64 << (bits - level)).div_ceil(CELLS_OF_LINE)
+fn lines_of_level<B: Bucket>(bits: u32, level: u32) -> u64 {
+    (1_u64 << (bits - level)).div_ceil(B::SLOTS as u64)
 }
 
-impl Scheme for Paths {
-    const LAYOUT: u64 = u64::from_le_bytes(*b"GbPath_1");
+impl<B: Bucket> Scheme for Paths<B> {
+    type Bucket = B;
+    const LAYOUT: u64 = match B::SLOTS {
+        PAIRS => u64::from_le_bytes(*b"GbPath_1"),
+        _ => u64::from_le_bytes(*b"GbPath_Q"),
+    };
     const BITS_MIN: u32 = 2;
     const MOVES_MAX: usize = 0;
     const SEARCHED_MAX: usize = 0;
@@ -68,7 +77,7 @@ impl Scheme for Paths {
 
     fn lines(bits: u32) -> u64 {
         (0..levels(bits))
-            .map(|level| lines_of_level(bits, level))
+            .map(|level| lines_of_level::<B>(bits, level))
             .sum()
     }
 
@@ -86,12 +95,12 @@ impl Scheme for Paths {
         let mut begin = 0;
         (0..levels(bits)).flat_map(move |level| {
             let spot = move |cell: u64| Spot {
-                line: begin + cell / CELLS_OF_LINE,
-                slots: 1 << (cell % CELLS_OF_LINE),
+                line: begin + cell / B::SLOTS as u64,
+                slots: 1 << (cell % B::SLOTS as u64),
             };
             let (one, two) = (first >> level, second >> level);
             let spots = [Some(spot(one)), (one != two).then(|| spot(two))];
-            begin += lines_of_level(bits, level);
+            begin += lines_of_level::<B>(bits, level);
             spots.into_iter().flatten()
         })
     }
@@ -103,6 +112,14 @@ pub(crate) static REGISTERED: Registered = registered::<Paths>(
     "Path hashing",
     "Zuo, Hua, MSST 2017; baseline of Zuo, Hua, Wu, OSDI 2018",
 );
+
+/// The same with buckets of two lines.
+pub(crate) static QUADS: Registered = registered::<Paths<Quad>>(
+    "path-quad",
+    "Path hashing (four slots)",
+    "Zuo, Hua, MSST 2017; baseline of Zuo, Hua, Wu, OSDI 2018",
+)
+.with_updates(3);
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::ClhtTable;
 use super::form::Form;
 use super::table::{Table, damaged, damaged_chain};
+use crate::bucket::Bucket;
 use crate::index::{Checked, visit_by_hash};
 use crate::line::Line;
 use crate::{Error, Result};

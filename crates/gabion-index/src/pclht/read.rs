@@ -7,6 +7,7 @@ use gabion_media::pmem::POff;
 use super::ClhtTable;
 use super::form::Form;
 use super::table::Table;
+use crate::bucket::Bucket;
 use crate::line::{LINE_BYTES, Line};
 use crate::lock::Since;
 

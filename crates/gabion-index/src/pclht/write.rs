@@ -6,7 +6,8 @@ use super::ClhtTable;
 use super::form::Form;
 use super::table::{Table, damaged_chain};
 use crate::Result;
-use crate::line::{Image, Line, PairFlush};
+use crate::bucket::{Bucket, PairFlush};
+use crate::line::{Image, Line};
 
 /// Where a key is, or would go.
 enum Located<'a> {

@@ -27,22 +27,33 @@
 //! P. Zuo, Y. Hua, J. Wu, OSDI 2018, which compares with it.
 
 use crate::bch::buckets;
-use crate::line::PAIRS;
+use std::marker::PhantomData;
+
+use crate::bucket::Bucket;
+use crate::line::{Line, PAIRS};
+use crate::quad::Quad;
 use crate::registered::Registered;
 use crate::twohash::{Scheme, Spot, TwoHash, registered};
 
 /// Two buckets for a key, one movement, and a stash.
 #[derive(Debug)]
-pub struct Stashed;
+pub struct Stashed<B = Line>(PhantomData<fn() -> B>);
 
 /// A PFHT of words in a pool of persistent memory.
 pub type Pfht = TwoHash<Stashed>;
 
+/// The same with the buckets of the Level hashing slides, of four slots and two cache lines.
+pub type PfhtQuad = TwoHash<Stashed<Quad>>;
+
 /// Binary logarithm of the number of buckets for which there is a line of the stash: 3 percent.
 const STASH_SHIFT: u32 = 5;
 
-impl Scheme for Stashed {
-    const LAYOUT: u64 = u64::from_le_bytes(*b"GbPfht_1");
+impl<B: Bucket> Scheme for Stashed<B> {
+    type Bucket = B;
+    const LAYOUT: u64 = match B::SLOTS {
+        PAIRS => u64::from_le_bytes(*b"GbPfht_1"),
+        _ => u64::from_le_bytes(*b"GbPfht_Q"),
+    };
     const BITS_MIN: u32 = 1;
     const MOVES_MAX: usize = 1;
     const SEARCHED_MAX: usize = 2;
@@ -57,7 +68,7 @@ impl Scheme for Stashed {
     }
 
     fn slots(bits: u32) -> u64 {
-        PAIRS as u64 * Self::lines(bits)
+        B::SLOTS as u64 * Self::lines(bits)
     }
 
     fn shared_bits(bits: u32) -> u32 {
@@ -66,7 +77,7 @@ impl Scheme for Stashed {
 
     #[inline]
     fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot> {
-        buckets(bits, hashes)
+        buckets(bits, hashes, B::SLOTS)
     }
 }
 
@@ -74,6 +85,13 @@ impl Scheme for Stashed {
 pub(crate) static REGISTERED: Registered = registered::<Stashed>(
     "pfht",
     "PFHT",
+    "Debnath et al., INFLOW 2015; baseline of Zuo, Hua, Wu, OSDI 2018",
+);
+
+/// The same with buckets of two lines.
+pub(crate) static QUADS: Registered = registered::<Stashed<Quad>>(
+    "pfht-quad",
+    "PFHT (four slots)",
     "Debnath et al., INFLOW 2015; baseline of Zuo, Hua, Wu, OSDI 2018",
 );
 

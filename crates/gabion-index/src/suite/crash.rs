@@ -368,6 +368,14 @@ fn telling(name: &str) -> Vec<History> {
     if is_layered(name) && name.ends_with("-tiny") {
         return vec![filled_again()];
     }
+    if name.contains("-quad") {
+        return vec![updates_of(14), updates_of(20), movement()];
+    }
+    if name.starts_with("cceh-cow-8") {
+        let inserts = |keys: std::ops::Range<u64>| keys.map(|key| Op::Insert(key, 100 + key));
+        let acts = inserts(56..132).map(Act::Op).collect();
+        return vec![("more crowding", inserts(0..56).collect(), acts)];
+    }
     if !name.starts_with("sptree") {
         return Vec::new();
     }
@@ -382,6 +390,30 @@ fn telling(name: &str) -> Vec<History> {
             updates.collect(),
         ),
     ]
+}
+
+/// A history of updates in buckets that are full and in others, of values that no store replaces.
+/// Then entries come and go where a record may still name one.
+fn updates_of(keys: u64) -> History {
+    let updates = (0..keys).map(|key| Op::Update(key, 200 + key));
+    let others = [
+        Op::Remove(keys - 1),
+        Op::Update(0, 300),
+        Op::Remove(0),
+        Op::Insert(50, 301),
+        Op::Update(50, 302),
+    ];
+    let acts = updates.chain(others).map(Act::Op).collect();
+    let setup = (0..keys).map(|key| Op::Insert(key, 100 + key)).collect();
+    ("updates", setup, acts)
+}
+
+/// A history of Level hashing with four slots, in which an entry moves to a slot beside the tokens:
+/// elsewhere pairs are fenced before their tokens, and with them the note of the movement.
+fn movement() -> History {
+    let inserts = (0..23).map(|key| Op::Insert(key, 100 + key));
+    let setup = inserts.chain([Op::Remove(1)]).collect();
+    ("movement", setup, vec![Act::Op(Op::Insert(31, 1))])
 }
 
 /// A history of a layered index with seven records in a page of its logs. Three pages are full, and

@@ -121,6 +121,9 @@ macro_rules! index_suite {
     };
 }
 
+mod quads;
+mod scopes;
+
 index_suite!(turbohash, crate::turbo::REGISTERED, [words, strings], &[]);
 index_suite!(
     pclht,
@@ -140,11 +143,11 @@ index_suite!(
     [words],
     &[
         (
-            "flush in fill of line.rs: medium.persist(pair);",
+            "flush in fill of bucket.rs: medium.persist(pair);",
             crate::suite::STUDIED
         ),
         (
-            "fence in fill of line.rs: medium.persist(pair);",
+            "fence in fill of bucket.rs: medium.persist(pair);",
             crate::suite::STUDIED
         ),
         crate::suite::TABLE_COMMIT
@@ -253,11 +256,13 @@ index_suite!(
         crate::suite::DIRECTORY_INTENT,
         crate::suite::DIRECTORY_COMMIT,
         crate::suite::SEGMENT_COMMIT,
-        (
-            "flush in split of extendible/split.rs: copy.commit::<Line>();",
-            crate::suite::SAME_LINE,
-        ),
+        crate::suite::COPY_COMMIT
     ]
+);
+
+const COPY_COMMIT: (&str, &str) = (
+    "flush in split of extendible/split.rs: copy.commit::<Line>();",
+    SAME_LINE,
 );
 
 /// A new segment, and one that was replaced.

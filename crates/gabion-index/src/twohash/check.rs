@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use super::{Scheme, TwoHash};
+use crate::bucket::{Bucket, Value};
 use crate::index::Checked;
-use crate::line::{Line, PAIRS};
 use crate::{Error, Result};
 
 impl<S: Scheme> TwoHash<S> {
     /// All lines with their numbers.
-    fn lines(&self) -> impl Iterator<Item = (u64, &Line)> {
+    fn lines(&self) -> impl Iterator<Item = (u64, &S::Bucket)> {
         let table = self.table();
         let count = S::lines(table.bits()) + S::stash_lines(table.bits());
         (0..count).map(move |number| (number, self.line(table, number)))
@@ -29,7 +29,8 @@ impl<S: Scheme> TwoHash<S> {
     /// All entries, as they are at one moment.
     fn collect(&self) -> Vec<(u64, u64)> {
         let _held = self.stripes.lock_all();
-        self.lines().flat_map(|(_, line)| line.entries()).collect()
+        let entries = self.lines().flat_map(|(_, line)| line.entries());
+        entries.map(|(key, value)| (key, value.word())).collect()
     }
 
     /// Visits all entries.
@@ -50,10 +51,13 @@ impl<S: Scheme> TwoHash<S> {
             if !line.is_sound() {
                 return Err(wrong("the tokens of a line"));
             }
-            for slot in 0..PAIRS {
-                let Some((key, _)) = line.entry(slot) else {
+            for slot in 0..S::Bucket::SLOTS {
+                let Some((key, value)) = line.entry(slot) else {
                     continue;
                 };
+                if !value.is_whole() {
+                    return Err(wrong("a value, which was written in part,"));
+                }
                 let mut spots = S::spots(bits, self.hashes(key));
                 let is_its = spots.any(|spot| spot.line == number && spot.slots >> slot & 1 != 0);
                 if !is_its && !stash.contains(&number) {

@@ -42,6 +42,11 @@
 //! | each movement | the note; the line it goes to; the line it leaves | 3 |
 //! | rebuild | one for each entry, and those of its movements; `table` | as many |
 //!
+//! # Values of several words
+//! With buckets of two cache lines ([`Scheme::Bucket`]), updates are those of
+//! [`level`](crate::level): log-free if the line has a free slot and all of its slots have one
+//! lock, else by the log behind the root, which recovery ends first.
+//!
 //! # Recovery
 //! Reads the root, and the stash if there is one. If the entry that `note` names has an equal in
 //! another slot of its key, it goes.
@@ -62,11 +67,13 @@ use gabion_media::media_struct;
 use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 use parking_lot::Mutex;
 
+use crate::bucket::Bucket;
 use crate::index::{Plan, index_of_words};
-use crate::line::{Array, LINE_BYTES, Line, PAIRS};
+use crate::line::{Array, LINE_BYTES};
 use crate::lock::Stripes;
 use crate::registered::Registered;
 use crate::root::{self, Facts};
+use crate::update_log::UpdateLog;
 use crate::{Result, Seed};
 
 /// Slots of one line that a key may be in.
@@ -79,19 +86,22 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// All slots of a line.
+    /// All of so many slots of a line.
     #[inline]
     #[must_use]
-    pub fn whole(line: u64) -> Spot {
+    pub fn whole(line: u64, slots: usize) -> Spot {
         Spot {
             line,
-            slots: (1 << PAIRS) - 1,
+            slots: (1 << slots) - 1,
         }
     }
 }
 
 /// Where a table keeps its entries.
 pub trait Scheme: Send + Sync + 'static {
+    /// What is called a line here: a cache line, or a bucket of two of them.
+    type Bucket: Bucket;
+
     /// What kind of structure the pool is told that it holds; the magic of the root as well.
     const LAYOUT: u64;
 
@@ -138,7 +148,7 @@ media_struct! {
     }
 }
 
-const _: () = assert!(size_of::<State>() == size_of::<Line>());
+const _: () = assert!(size_of::<State>() as u64 == LINE_BYTES);
 
 /// A hash table of words in a pool of persistent memory.
 ///
@@ -160,6 +170,8 @@ pub struct TwoHash<S: Scheme> {
     growth: Mutex<()>,
     /// Entries that inserts moved.
     moves: AtomicU64,
+    /// Updates that no single store makes.
+    log: UpdateLog<S::Bucket>,
     facts: Facts,
     pool: Pool,
     scheme: PhantomData<S>,
@@ -167,6 +179,9 @@ pub struct TwoHash<S: Scheme> {
 
 impl<S: Scheme> TwoHash<S> {
     const LAYOUT: u64 = S::LAYOUT;
+
+    /// Bytes behind the root.
+    const BEHIND: u64 = size_of::<State>() as u64 + UpdateLog::<S::Bucket>::BYTES;
 
     /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
     /// pool without root.
@@ -176,8 +191,8 @@ impl<S: Scheme> TwoHash<S> {
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let bytes = bytes_of_table::<S>(rebuild::planned_bits::<S>(plan.capacity));
         let table = root::part(bytes, LINE_BYTES);
-        root::expect_room(pool, size_of::<State>() as u64, [table])?;
-        let facts = Facts::create(pool, Self::LAYOUT, size_of::<State>() as u64, plan)?;
+        root::expect_room(pool, Self::BEHIND, [table])?;
+        let facts = Facts::create(pool, Self::LAYOUT, Self::BEHIND, plan)?;
         Self::with(pool, facts, Some(0))
     }
 
@@ -201,6 +216,7 @@ impl<S: Scheme> TwoHash<S> {
             moving: Mutex::default(),
             growth: Mutex::default(),
             moves: AtomicU64::new(0),
+            log: UpdateLog::new(pool, facts.behind::<State>().raw() + LINE_BYTES),
             facts,
             pool: pool.clone(),
             scheme: PhantomData,
@@ -245,18 +261,30 @@ impl<S: Scheme> TwoHash<S> {
         hashes.map(|hash| Stripes::index(hash, S::shared_bits(table.bits())))
     }
 
-    /// A line of a table that is in use.
+    /// Where the line of a table with a number is.
     #[inline]
-    fn line(&self, table: Array, number: u64) -> &Line {
-        let line = self.medium.at(table.line(number));
-        self.medium.touch(line);
+    fn line_at(table: Array, number: u64) -> POff<S::Bucket> {
+        POff::new(table.offset() + number * S::Bucket::BYTES)
+    }
+
+    /// A line of a table that is in use, whose free slots are looked for.
+    #[inline]
+    fn line(&self, table: Array, number: u64) -> &S::Bucket {
+        self.line_for(table, number, None)
+    }
+
+    /// A line of a table that is in use. A watcher is told what a search for `key` reads.
+    #[inline]
+    fn line_for(&self, table: Array, number: u64, key: Option<u64>) -> &S::Bucket {
+        let line: &S::Bucket = self.medium.at(Self::line_at(table, number));
+        line.touch(&self.medium, key);
         line
     }
 }
 
 /// Bytes of a table with so many bits.
 fn bytes_of_table<S: Scheme>(bits: u32) -> u64 {
-    (S::lines(bits) + S::stash_lines(bits)) * LINE_BYTES
+    (S::lines(bits) + S::stash_lines(bits)) * S::Bucket::BYTES
 }
 
 index_of_words!([S: Scheme], TwoHash<S>);
@@ -274,6 +302,6 @@ pub(crate) const fn registered<S: Scheme>(
 const NOTE_OFFSET_BITS: u32 = 48;
 
 /// A note of a slot.
-fn note_of(line: POff<Line>, slot: usize) -> u64 {
+fn note_of<B>(line: POff<B>, slot: usize) -> u64 {
     line.raw() | (slot as u64) << NOTE_OFFSET_BITS
 }

@@ -8,7 +8,8 @@
 use std::sync::atomic::Ordering;
 
 use super::{Scheme, Spot, TwoHash, note_of};
-use crate::line::{Array, PAIRS};
+use crate::bucket::Bucket;
+use crate::line::Array;
 use crate::lock::Stripes;
 
 /// An entry that is to move.
@@ -80,7 +81,8 @@ impl<S: Scheme> TwoHash<S> {
             let Visited {
                 line: from, depth, ..
             } = visited[next];
-            for slot in 0..PAIRS {
+            self.medium.touch(self.line(table, from));
+            for slot in 0..S::Bucket::SLOTS {
                 let Some((key, _)) = self.line(table, from).entry(slot) else {
                     continue;
                 };
@@ -129,7 +131,7 @@ impl<S: Scheme> TwoHash<S> {
             return false;
         };
         let _moving = self.moving.lock();
-        let note = note_of(table.line(step.from), step.slot);
+        let note = note_of(Self::line_at(table, step.from), step.slot);
         // DURABLE: the note, before there are two equal entries.
         // ORDER: Relaxed: read by recovery only.
         let word = &self.state().note;

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::{Scheme, TwoHash};
-use crate::line::{Array, Line};
+use crate::bucket::{Bucket, Value};
+use crate::line::Array;
 use crate::lock::Since;
 
 impl<S: Scheme> TwoHash<S> {
@@ -16,7 +17,10 @@ impl<S: Scheme> TwoHash<S> {
             let stripes = Self::stripes_of(table, hashes).map(|number| self.stripes.at(number));
             let seen = stripes.map(|stripe| stripe.look());
             let mut lines = self.seen_lines(table, hashes);
-            let found = lines.find_map(|line| line.get_among(key));
+            let found = lines.find_map(|line| {
+                line.touch(&self.medium, Some(key));
+                self.log.read(line, |line| line.get_among(key))
+            });
             let since = [stripes[0].since(seen[0]), stripes[1].since(seen[1])];
             // Tables change under all locks; so this was the one in use if it still is.
             if since.contains(&Since::Changed) || self.table() != table {
@@ -25,21 +29,17 @@ impl<S: Scheme> TwoHash<S> {
             if since.contains(&Since::Busy) {
                 self.settle(table, hashes);
             }
-            return found;
+            return found.map(Value::word);
         }
     }
 
     /// The lines of a key in a table that may be given up meanwhile: then they mean nothing.
     #[inline]
-    fn seen_lines(&self, table: Array, hashes: [u64; 2]) -> impl Iterator<Item = &Line> {
+    fn seen_lines(&self, table: Array, hashes: [u64; 2]) -> impl Iterator<Item = &S::Bucket> {
         let spots = S::spots(table.bits(), hashes).map(|spot| spot.line);
         spots
             .chain(self.stash_in_use(table))
-            .filter_map(move |number| {
-                let line = self.medium.try_at(table.line(number))?;
-                self.medium.touch(line);
-                Some(line)
-            })
+            .filter_map(move |number| self.medium.try_at(Self::line_at(table, number)))
     }
 
     /// The numbers of the lines of a stash that ever had an entry.

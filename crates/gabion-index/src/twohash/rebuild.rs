@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_media::pmem::POff;
 
 use super::{Scheme, TwoHash, bytes_of_table};
+use crate::bucket::Bucket;
 use crate::line::{Array, LINE_BYTES, Line};
 use crate::{Error, Result};
 
@@ -20,6 +21,9 @@ pub(super) fn planned_bits<S: Scheme>(capacity: u64) -> u32 {
     let mut bits = S::BITS_MIN..=Array::BITS_MAX;
     bits.find(holds).unwrap_or(Array::BITS_MAX)
 }
+
+/// A key with what a line keeps under it.
+pub(super) type EntryOf<S> = (u64, <<S as Scheme>::Bucket as Bucket>::Value);
 
 impl<S: Scheme> TwoHash<S> {
     /// Makes room, unless another thread has done so since `full` was the table.
@@ -83,13 +87,14 @@ impl<S: Scheme> TwoHash<S> {
         let lines = S::lines(old.bits()) + S::stash_lines(old.bits());
         (0..lines).all(|number| {
             let line = self.line(old, number);
+            self.medium.touch(line);
             let mut entries = line.entries();
             entries.all(|entry| self.insert_alone(table, stash_used, entry))
         })
     }
 
     /// Inserts an entry into a table that nobody else has; false if there is no room.
-    fn insert_alone(&self, table: Array, stash_used: &AtomicU64, entry: (u64, u64)) -> bool {
+    fn insert_alone(&self, table: Array, stash_used: &AtomicU64, entry: EntryOf<S>) -> bool {
         let (key, value) = entry;
         let hashes = self.hashes(key);
         let put = || self.put_into_spot(table, hashes, key, value);

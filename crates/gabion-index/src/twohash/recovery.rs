@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::rebuild::planned_bits;
 use super::{NOTE_OFFSET_BITS, Scheme, TwoHash, bytes_of_table};
-use crate::line::{Array, LINE_BYTES, Line, PAIRS};
+use crate::bucket::Bucket;
+use crate::line::{Array, LINE_BYTES};
 use crate::{Error, Result};
 
 impl<S: Scheme> TwoHash<S> {
@@ -28,6 +29,7 @@ impl<S: Scheme> TwoHash<S> {
         let is_used = |number: &u64| self.line(table, first + number).entry_count() != 0;
         let used = stash.into_iter().find(|number| is_used(number));
         self.adopt(table, used.map_or(0, |last| last + 1));
+        self.log.recover(|at| self.line_of_bytes(table, at))?;
         self.end_movement(table);
         Ok(())
     }
@@ -40,18 +42,25 @@ impl<S: Scheme> TwoHash<S> {
             && table.offset() + bytes_of_table::<S>(table.bits()) <= self.medium.len()
     }
 
+    /// The line of a table at an offset, if there is one.
+    fn line_of_bytes(&self, table: Array, at: u64) -> Option<&S::Bucket> {
+        let lines = table.offset()..table.offset() + bytes_of_table::<S>(table.bits());
+        let is_line = lines.contains(&at) && (at - table.offset()).is_multiple_of(S::Bucket::BYTES);
+        is_line.then(|| self.line(table, (at - table.offset()) / S::Bucket::BYTES))
+    }
+
     /// Ends the entry that was being moved if its equal is there.
     fn end_movement(&self, table: Array) {
         // ORDER: Relaxed: as above.
         let note = self.state().note.load(&self.medium, Ordering::Relaxed);
         let at = note & ((1 << NOTE_OFFSET_BITS) - 1);
         // The note stays when a movement is over; its table may have gone since.
-        let lines = table.offset()..table.line(S::lines(table.bits())).raw();
+        let stash = Self::line_at(table, S::lines(table.bits())).raw();
         let slot = (note >> NOTE_OFFSET_BITS) as usize;
-        if !lines.contains(&at) || !at.is_multiple_of(LINE_BYTES) || slot >= PAIRS {
+        let line = self.line_of_bytes(table, at).filter(|_| at < stash);
+        let Some(line) = line.filter(|_| slot < S::Bucket::SLOTS) else {
             return;
-        }
-        let line: &Line = self.line(table, (at - table.offset()) / LINE_BYTES);
+        };
         let Some((key, _)) = line.entry(slot) else {
             return;
         };

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::{Scheme, TwoHash, note_of};
+use crate::bucket::{Bucket, Value};
 use crate::registered::Registered;
 use crate::suite::words::{check, drain, find};
 use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
@@ -51,9 +52,10 @@ pub(crate) fn ends_movements<S: Scheme>() {
         .collect();
     let (from, to) = (table.line(array, homes[0]), table.line(array, homes[1]));
     let slot = from.find(5).expect("it is there");
-    to.put(&table.medium, 2, 5, 50);
+    let value = <S::Bucket as Bucket>::Value::of_word(50);
+    to.put(&table.medium, 2, 5, value);
     assert!(table.check().is_err());
-    let note = note_of(array.line(homes[0]), slot);
+    let note = note_of(TwoHash::<S>::line_at(array, homes[0]), slot);
     let set_note = |note| {
         let word = &table.state().note;
         // ORDER: Relaxed: read by recovery only.

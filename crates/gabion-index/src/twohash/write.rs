@@ -2,10 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::rebuild::EntryOf;
 use super::{Scheme, Spot, TwoHash};
 use crate::Result;
-use crate::line::{Array, Line, PAIRS};
+use crate::bucket::{Bucket, Value};
+use crate::line::Array;
 use crate::lock::Held;
+
+/// What a line keeps under a key.
+type ValueOf<S> = <<S as Scheme>::Bucket as Bucket>::Value;
 
 /// The locks of both hashes of a key.
 struct Locks<'a> {
@@ -26,12 +31,13 @@ impl<S: Scheme> TwoHash<S> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let value = ValueOf::<S>::of_word(value);
         let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         loop {
             let (table, locks) = self.lock(hashes);
             if let Some((line, slot)) = self.find(table, hashes, key) {
-                return Ok(Some(line.replace(&self.medium, slot, value)));
+                return Ok(Some(self.change(table, line, slot, value)));
             }
             if self.put_into_spot(table, hashes, key, value) {
                 locks.first.count_insert();
@@ -56,7 +62,23 @@ impl<S: Scheme> TwoHash<S> {
         let hashes = self.hashes(key);
         let (table, _locks) = self.lock(hashes);
         let (line, slot) = self.find(table, hashes, key)?;
-        Some(line.replace(&self.medium, slot, value))
+        Some(self.change(table, line, slot, ValueOf::<S>::of_word(value)))
+    }
+
+    /// Replaces the value of the entry in a slot: by one store if it is a word; else, if all slots
+    /// of its line have one lock and one of them is free, by an entry there; else by the log.
+    /// Returns the word before.
+    #[inline]
+    fn change(&self, table: Array, line: &S::Bucket, slot: usize, value: ValueOf<S>) -> u64 {
+        if ValueOf::<S>::WORDS == 1 {
+            return line.replace(&self.medium, slot, value).word();
+        }
+        let is_ours = !S::SLOTS_HAVE_LOCKS && !self.is_of_stash(table, line);
+        let old = match line.free_slot().filter(|_| is_ours) {
+            Some(free) => line.exchange(&self.medium, slot, free, value),
+            None => self.log.replace(line, slot, value),
+        };
+        old.word()
     }
 
     /// Deletes `key` and returns its value.
@@ -67,10 +89,11 @@ impl<S: Scheme> TwoHash<S> {
         let (table, locks) = self.lock(hashes);
         let (line, slot) = self.find(table, hashes, key)?;
         locks.first.count_remove();
-        Some(match S::SLOTS_HAVE_LOCKS || self.is_of_stash(table, line) {
+        let old = match S::SLOTS_HAVE_LOCKS || self.is_of_stash(table, line) {
             true => line.remove_among(&self.medium, slot),
             false => line.remove(&self.medium, slot),
-        })
+        };
+        Some(old.word())
     }
 
     /// Takes the locks of both hashes, the lower first, and returns the table, which stays while
@@ -80,7 +103,7 @@ impl<S: Scheme> TwoHash<S> {
         loop {
             let table = self.table();
             for spot in S::spots(table.bits(), hashes).take(2) {
-                self.medium.prefetch(table.line(spot.line).raw());
+                self.medium.prefetch(Self::line_at(table, spot.line).raw());
             }
             let mut stripes = Self::stripes_of(table, hashes);
             stripes.sort_unstable();
@@ -99,10 +122,15 @@ impl<S: Scheme> TwoHash<S> {
 
     /// Where a key is.
     #[inline]
-    pub(super) fn find(&self, table: Array, hashes: [u64; 2], key: u64) -> Option<(&Line, usize)> {
+    pub(super) fn find(
+        &self,
+        table: Array,
+        hashes: [u64; 2],
+        key: u64,
+    ) -> Option<(&S::Bucket, usize)> {
         let spots = S::spots(table.bits(), hashes).map(|spot| spot.line);
         spots.chain(self.stash_in_use(table)).find_map(|number| {
-            let line = self.line(table, number);
+            let line = self.line_for(table, number, Some(key));
             Some((line, line.find(key)?))
         })
     }
@@ -114,7 +142,7 @@ impl<S: Scheme> TwoHash<S> {
         table: Array,
         hashes: [u64; 2],
         key: u64,
-        value: u64,
+        value: ValueOf<S>,
     ) -> bool {
         let free = S::spots(table.bits(), hashes).find_map(|spot| {
             let line = self.line(table, spot.line);
@@ -132,14 +160,14 @@ impl<S: Scheme> TwoHash<S> {
 
     /// Whether a line is one of the stash.
     #[inline]
-    fn is_of_stash(&self, table: Array, line: &Line) -> bool {
-        let first = table.line(S::lines(table.bits())).raw();
+    fn is_of_stash(&self, table: Array, line: &S::Bucket) -> bool {
+        let first = Self::line_at(table, S::lines(table.bits())).raw();
         S::stash_lines(table.bits()) > 0 && self.medium.offset_of(line).raw() >= first
     }
 
     /// Puts a key for which there is no room into the stash, if there is one.
     #[cold]
-    fn put_into_stash(&self, table: Array, key: u64, value: u64) -> Stashing {
+    fn put_into_stash(&self, table: Array, key: u64, value: ValueOf<S>) -> Stashing {
         if S::stash_lines(table.bits()) == 0 {
             return Stashing::Full;
         }
@@ -157,7 +185,7 @@ impl<S: Scheme> TwoHash<S> {
 
     /// Puts an entry into the stash of a table, of which so many lines are in use; false if it is
     /// full.
-    pub(super) fn fill_stash(&self, table: Array, used: &AtomicU64, entry: (u64, u64)) -> bool {
+    pub(super) fn fill_stash(&self, table: Array, used: &AtomicU64, entry: EntryOf<S>) -> bool {
         let _stash = self.stash.lock();
         let first = S::lines(table.bits());
         for number in 0..S::stash_lines(table.bits()) {
@@ -176,7 +204,7 @@ impl<S: Scheme> TwoHash<S> {
 
 /// The first free slot of a spot.
 #[inline]
-pub(super) fn free_slot(line: &Line, spot: Spot) -> Option<usize> {
-    let free = (!line.tokens() & spot.slots).trailing_zeros() as usize;
-    (free < PAIRS).then_some(free)
+pub(super) fn free_slot(line: &impl Bucket, spot: Spot) -> Option<usize> {
+    let free = !line.tokens() & spot.slots;
+    (free != 0).then_some(free.trailing_zeros() as usize)
 }

@@ -42,10 +42,10 @@ const NEWEST: u64 = 1000;
 const PAIR_BYTES: u64 = 1024;
 
 /// Tables and their names in the registry, the paper's first. CCEH is the form that the paper took,
-/// whose splits copy.
+/// whose splits copy and which looks at eight buckets from each of two homes on.
 const TABLES: [(&str, &str); 6] = [
     ("TurboHash", "turbohash"),
-    ("CCEH", "cceh-cow"),
+    ("CCEH", "cceh-cow-8-two"),
     ("Dash", "dash"),
     ("P-CLHT", "p-clht"),
     ("clevel", "clevel"),
