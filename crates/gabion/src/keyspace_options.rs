@@ -49,7 +49,7 @@ pub struct KeyspaceOptions {
     pub filter_bits_per_key: Option<u32>,
     /// How long after a put its value expires, unless the put says it itself
     /// ([`Keyspace::put_expiring`](crate::Keyspace::put_expiring)). Puts of batches, of transactions
-    /// and of ingests count from that call on. In whole milliseconds, at least one.
+    /// and of ingests count from their calls on. In whole milliseconds, at least one.
     pub default_expiry: Option<Duration>,
 }
 

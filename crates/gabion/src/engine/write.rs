@@ -46,8 +46,8 @@ const PREFETCH_BYTES_MAX: usize = 256;
 pub(crate) enum Changed {
     /// It stays.
     Not,
-    /// This value, where `None` stands for no value. It expires when the record did; where there was
-    /// none, at the moment that is given, if one is.
+    /// This value, where `None` stands for no value. It expires when the record did; where there
+    /// was none, at the moment that is given, if one is.
     To(Option<Vec<u8>>, Option<Moment>),
     /// When it expires, if it is there.
     Expires(Option<Moment>),
