@@ -48,8 +48,8 @@ pub struct KeyspaceOptions {
     /// [`Tuning::filter_bits_per_key`](crate::Tuning::filter_bits_per_key).
     pub filter_bits_per_key: Option<u32>,
     /// How long after a put its value expires, unless the put says it itself
-    /// ([`Keyspace::put_expiring`](crate::Keyspace::put_expiring)). Puts of batches, of transactions
-    /// and of ingests count from their calls on. In whole milliseconds, at least one.
+    /// ([`Keyspace::put_expiring`](crate::Keyspace::put_expiring)). Puts of batches, transactions
+    /// and ingests count from their calls on. In whole milliseconds, at least one.
     pub default_expiry: Option<Duration>,
 }
 

@@ -12,11 +12,10 @@ pub(crate) const SEQ_MAX: Seq = (1 << 56) - 1;
 pub(crate) const INITIAL_LEVELS: usize = 3;
 
 /// What an entry says about its key. The numbers are on media: never reuse one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
     /// A tombstone: the key has no value from this sequence number on.
-    #[default]
     Delete = 0,
     /// The key has the entry's value from this sequence number on.
     Put = 1,
@@ -30,6 +29,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Whether entries of the kind are there to hide others.
+    #[inline]
     pub(crate) fn is_tombstone(self) -> bool {
         matches!(self, Kind::Delete | Kind::DeleteRange)
     }

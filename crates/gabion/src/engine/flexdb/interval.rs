@@ -102,6 +102,8 @@ pub(super) struct Interval {
     count: u32,
     /// Bytes behind the pairs.
     room: u32,
+    /// Whether any pair may expire: else nobody looks at them for it.
+    expires: bool,
     /// The pairs, and room behind them.
     bytes: Buffer,
 }
@@ -213,6 +215,7 @@ impl Interval {
             heads: [0; PAIRS_READ_MAX],
             count: u32::try_from(count).ok()?,
             room: 0,
+            expires: false,
             bytes,
         };
         for (at, pair) in pairs.iter().enumerate() {
@@ -221,6 +224,8 @@ impl Interval {
             interval.keys[at] = u16::try_from(key).ok()?;
             interval.key_lens[at] = pair.key_len;
             interval.heads[at] = pair.head;
+            let front = &interval.bytes[pair.start - base..];
+            interval.expires |= kind_of(front) == Kind::PutExpiring;
         }
         Some(interval)
     }
@@ -268,7 +273,8 @@ impl Interval {
             }
             self.count = count as u32;
         }
-        if let Some((_, pair)) = put {
+        if let Some((bytes, pair)) = put {
+            self.expires |= kind_of(bytes) == Kind::PutExpiring;
             self.tags[at] = pair.tag;
             self.keys[at] = u16::try_from(from).unwrap_or_default() + u16::from(pair.head);
             self.key_lens[at] = pair.key_len;
@@ -374,18 +380,21 @@ impl Interval {
     /// The kind of pair `at`.
     #[inline]
     pub(super) fn kind(&self, at: usize) -> Kind {
-        kind_of(&self.bytes[self.start(at)..])
+        match self.expires {
+            true => kind_of(&self.bytes[self.start(at)..]),
+            false => Kind::Put,
+        }
     }
 
     /// Whether pair `at` has expired by a moment.
     #[inline]
     pub(super) fn has_expired(&self, at: usize, moment: Moment) -> bool {
-        has_expired(self.kind(at), self.stored(at), || moment)
+        self.expires && has_expired(self.kind(at), self.stored(at), || moment)
     }
 
     /// Whether any pair has expired by a moment.
     pub(super) fn has_any_expired(&self, moment: Moment) -> bool {
-        (0..self.len()).any(|at| self.has_expired(at, moment))
+        self.expires && (0..self.len()).any(|at| self.has_expired(at, moment))
     }
 
     /// What is stored of pair `at` behind its key.

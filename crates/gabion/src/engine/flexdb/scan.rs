@@ -82,6 +82,15 @@ struct Search {
     upper: Option<Vec<u8>>,
 }
 
+/// Where the next pair of a window is.
+enum Step {
+    End,
+    /// A pair of the interval.
+    Merged(usize),
+    /// What a source's cursor stands on.
+    Written(usize),
+}
+
 /// The pair that the scan stands on.
 enum Current {
     Nothing,
@@ -160,7 +169,11 @@ impl Scan {
     #[inline]
     fn step(&mut self) -> bool {
         if let (Some(window), Some(sources)) = (&mut self.window, &mut self.sources) {
-            self.current = window.step(sources, self.point);
+            self.current = match window.step(sources, self.point) {
+                Step::End => Current::Nothing,
+                Step::Merged(at) => Current::Merged(at),
+                Step::Written(source) => Current::Written(source),
+            };
             return !matches!(self.current, Current::Nothing);
         }
         false
@@ -277,16 +290,16 @@ impl Scan {
         };
         loop {
             let pair = match window.step(sources, self.point) {
-                Current::Merged(at) => {
+                Step::Merged(at) => {
                     let interval = &window.held.interval;
                     (Slice::new(interval.key(at)), interval.record(at))
                 }
-                Current::Written(source) => {
+                Step::Written(source) => {
                     let cursor = &sources.layers[source].cursor;
                     let record = Record::new(cursor.kind(), cursor.value());
                     (Slice::new(cursor.key()), record)
                 }
-                _ => return,
+                Step::End => return,
             };
             self.front.push_back(pair);
         }
@@ -648,20 +661,20 @@ impl Window {
 
     /// Goes to the next pair that the reader sees.
     #[inline]
-    fn step(&mut self, sources: &mut Sources, point: ReadPoint) -> Current {
+    fn step(&mut self, sources: &mut Sources, point: ReadPoint) -> Step {
         loop {
             match self.step_to(sources, point) {
-                Current::Merged(at) if self.held.interval.has_expired(at, point.moment) => {
+                Step::Merged(at) if self.held.interval.has_expired(at, point.moment) => {
                     self.has_expired = true;
                 }
-                current => return current,
+                step => return step,
             }
         }
     }
 
     /// As [`Window::step`], to a pair of the interval though it may have expired.
     #[inline]
-    fn step_to(&mut self, sources: &mut Sources, point: ReadPoint) -> Current {
+    fn step_to(&mut self, sources: &mut Sources, point: ReadPoint) -> Step {
         loop {
             if self.has_writes {
                 if let Some(source) = self.written.take() {
@@ -682,10 +695,10 @@ impl Window {
                             match sources.decide(&self.key, point) {
                                 Decided::Value(source) => {
                                     self.written = Some(source);
-                                    return Current::Written(source);
+                                    return Step::Written(source);
                                 }
                                 Decided::Nothing if order == Ordering::Equal => {
-                                    return Current::Merged(self.at - 1);
+                                    return Step::Merged(self.at - 1);
                                 }
                                 Decided::Nothing => continue,
                                 Decided::Gone => {
@@ -702,12 +715,12 @@ impl Window {
                 }
             }
             if self.at >= self.to {
-                return Current::Nothing;
+                return Step::End;
             }
             self.at += 1;
             let key = self.held.interval.key(self.at - 1);
             if !self.has_deletes || !sources.are_deleting(key, point.seq) {
-                return Current::Merged(self.at - 1);
+                return Step::Merged(self.at - 1);
             }
             self.gone += 1;
         }

@@ -43,38 +43,37 @@ impl Wip {
         key: &[u8],
         snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
-        let record = self.find_record(keyspace, key, snapshot)?;
-        Ok(record.map(Record::into_value))
+        self.find(keyspace, key, snapshot, Record::into_value)
     }
 
     /// The record of `key` at `snapshot`, or now.
-    #[inline]
     pub(crate) fn find_record(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
     ) -> Result<Option<Record>> {
-        let found = self.find(keyspace, key, snapshot.map(|point| point.seq))?;
-        let moment = || snapshot.map_or_else(|| self.moments.now(), |point| point.moment);
-        Ok(found.and_then(|record| record.at(moment)))
+        self.find(keyspace, key, snapshot, |record| record)
     }
 
-    /// The record of `key` at a number, or now, though it may have expired.
+    /// What `take` makes of the record of `key`.
     #[inline]
-    fn find(
+    fn find<T>(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        snapshot: Option<Seq>,
-    ) -> Result<Option<Record>> {
+        snapshot: Option<ReadPoint>,
+        take: impl Fn(Record) -> T,
+    ) -> Result<Option<T>> {
+        let moment = || snapshot.map_or_else(|| self.moments.now(), |point| point.moment);
+        let take = |record: Record| record.at(moment).map(&take);
         let hash = hash_key(key);
         loop {
             let router = keyspace.router.load();
             let bucket = router.route(key);
             let state = bucket.state.load();
             let seq = match snapshot {
-                Some(seq) => seq,
+                Some(point) => point.seq,
                 None => {
                     let seq = self.visible();
                     if !Arc::ptr_eq(&state, &bucket.state.load()) {
@@ -90,10 +89,10 @@ impl Wip {
             prefetch_in_levels(&state.levels, key, hash);
             let deleted = state.deletes.newest(key, seq);
             if let Some(entry) = find_in_memory(&state, key, hash, seq) {
-                return Ok(record_of(&entry, deleted));
+                return Ok(record_of(&entry, deleted).and_then(take));
             }
             self.count_read(bucket);
-            return find_in_levels(&state.levels, key, hash, seq, deleted);
+            return find_in_levels(&state.levels, (key, hash), seq, deleted, take);
         }
     }
 }
@@ -138,15 +137,16 @@ pub(super) fn prefetch_in_levels(levels: &Levels, key: &[u8], hash: u64) {
     }
 }
 
-/// The record of `key` in the tables at `seq`; what is not above `deleted` was deleted with a range
-/// of keys.
-pub(super) fn find_in_levels(
+/// What `take` makes of the record of a key with that hash in the tables at `seq`; what is not
+/// above `deleted` was deleted with a range of keys.
+#[inline]
+pub(super) fn find_in_levels<T>(
     levels: &Levels,
-    key: &[u8],
-    hash: u64,
+    (key, hash): (&[u8], u64),
     seq: Seq,
     deleted: Seq,
-) -> Result<Option<Record>> {
+    take: impl FnOnce(Record) -> Option<T>,
+) -> Result<Option<T>> {
     let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
     let mut runs = levels.runs();
     loop {
@@ -168,7 +168,8 @@ pub(super) fn find_in_levels(
                 && decides(entry.kind)
             {
                 let is_there = !entry.kind.is_tombstone() && entry.seq > deleted;
-                return Ok(is_there.then(|| Record::new(entry.kind, entry.value)));
+                let record = is_there.then(|| Record::new(entry.kind, entry.value));
+                return Ok(record.and_then(take));
             }
         }
         if count < FILTERS_AT_ONCE {

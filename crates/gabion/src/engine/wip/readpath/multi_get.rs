@@ -115,8 +115,9 @@ impl Wip {
             let Lookup { key, hash, .. } = *lookup;
             let deleted = lookup.deleted(snapshot.seq);
             let levels = &lookup.state.levels;
-            let found = find_in_levels(levels, key, hash, snapshot.seq, deleted)?;
-            values[lookup.position] = value_at(found);
+            let take = |record| value_at(Some(record));
+            values[lookup.position] =
+                find_in_levels(levels, (key, hash), snapshot.seq, deleted, take)?;
         }
         Ok(())
     }

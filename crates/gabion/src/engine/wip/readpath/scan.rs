@@ -203,8 +203,14 @@ impl Scan {
     pub(crate) fn value_bytes(&self) -> &[u8] {
         match self.at {
             At::Stretch => self.stretch.value_bytes(),
-            _ => self.source().map_or(&[], Source::value_bytes),
+            _ => self.value_of_source(),
         }
+    }
+
+    /// Apart from the values of stretches, which most are.
+    #[inline(never)]
+    fn value_of_source(&self) -> &[u8] {
+        self.source().map_or(&[], Source::value_bytes)
     }
 
     /// The value of that key, to keep.
@@ -310,11 +316,11 @@ impl Scan {
         *done_any = true;
         let kind = source.kind();
         if kind.is_tombstone() || source.seq() <= deletes.newest(source.key(), seq) {
-            Dealt::Gone
-        } else if has_expired(kind, source.stored(), || moment) {
-            Dealt::Expired
-        } else {
-            Dealt::Pair
+            return Dealt::Gone;
+        }
+        match has_expired(kind, source.stored(), || moment) {
+            true => Dealt::Expired,
+            false => Dealt::Pair,
         }
     }
 

@@ -50,8 +50,7 @@ pub(crate) struct Stretch {
     /// The reader's moment, and whether any entry has expired by then.
     moment: Moment,
     has_expired: bool,
-    /// The kind and the value of the pair that was found last.
-    kind: Kind,
+    /// The value of the pair that was found last.
     value: Range<usize>,
     /// What was copied of a mapped block for the values that users keep, and where in it that
     /// begins.
@@ -94,7 +93,6 @@ impl Stretch {
             dealt: None,
             moment: 0,
             has_expired: false,
-            kind: Kind::Put,
             value: 0..0,
             copy: None,
             copy_at: 0,
@@ -166,15 +164,25 @@ impl Stretch {
             suffix_at: entry.suffix_at,
             suffix_end: entry.value_at,
         });
+        if entry.kind == Kind::Put {
+            self.value = entry.value_at..entry.end;
+            return Step::Pair;
+        }
+        self.step_to()
+    }
+
+    /// As [`Stretch::step`], to an entry that is no plain put: the one that it has passed.
+    #[cold]
+    fn step_to(&mut self) -> Step {
+        let entry = self.shape.entry(&self.buffer, self.position - 1);
         if entry.kind.is_tombstone() {
             return Step::Hidden;
         }
-        let stored = bytes.get(entry.value_at..entry.end).unwrap_or_default();
-        if has_expired(entry.kind, stored, || self.moment) {
+        let stored = self.buffer.get(entry.value_at..entry.end);
+        if has_expired(entry.kind, stored.unwrap_or_default(), || self.moment) {
             self.has_expired = true;
             return Step::Hidden;
         }
-        self.kind = entry.kind;
         self.value = entry.value_at + value_start(entry.kind)..entry.end;
         Step::Pair
     }
@@ -187,8 +195,12 @@ impl Stretch {
 
     /// When the pair that was found last expires, if it does.
     pub(crate) fn expires(&self) -> Option<Moment> {
-        let stored = self.value.start.saturating_sub(value_start(self.kind))..self.value.end;
-        expires(self.kind, self.buffer.get(stored).unwrap_or_default())
+        // It stands in front of the entry that is looked at next.
+        let entry = self
+            .shape
+            .entry(&self.buffer, self.position.checked_sub(1)?);
+        let stored = self.buffer.get(entry.value_at..entry.end);
+        expires(entry.kind, stored.unwrap_or_default())
     }
 
     /// The value of the pair that was found last, to keep.
