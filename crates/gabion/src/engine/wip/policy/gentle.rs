@@ -1,7 +1,7 @@
 //! Compactions that are done at leisure leave the processors to the store's readers.
 //!
 //! # Idea
-//! A compaction that is done because little is written (`due`, rule 10) helps the reads to come,
+//! A compaction that is done because little is written (`due`, rule 11) helps the reads to come,
 //! but nobody waits for it, and readers may have work for all processors. So where reads come all
 //! the time while it works, it rests after each stretch of work, three times as long as the stretch
 //! was: it takes a quarter of a processor.

@@ -2,7 +2,7 @@
 //!
 //! # Idea
 //! A store has *leisure* while few writes come for the reads of its tables, or none: then
-//! compactions that nothing else asks for pay for themselves (`due`, rule 10; `gentle`). It is at
+//! compactions that nothing else asks for pay for themselves (`due`, rule 11; `gentle`). It is at
 //! *rest* when nobody has written for a while ([`crate::engine::idle`]): then its log gives space
 //! back (`rest`). Who waits for the store to be idle has it count as both; an ingest that is under
 //! way, as neither.
