@@ -87,10 +87,10 @@ const FIGURE: Figure = Figure {
         ]
         "A free slot makes updates so much faster than a log does, on 200/600 ns"
             Times Rule::AtLeast(0.0) => [
-            "at a load of 40 %, the slides' best" 2.1
+            "at 40 % full, their best" 2.1
                 times!("Level hashing, all logged" / "Level hashing" "update" at "40 %"),
                 THREE_PERSISTS;
-            "at a load of 80 %, the slides' least" 1.2
+            "at 80 % full, their least" 1.2
                 times!("Level hashing, all logged" / "Level hashing" "update" at "80 %"),
                 THREE_PERSISTS;
         ]
@@ -109,7 +109,7 @@ const FIGURE: Figure = Figure {
         ]
         "Two threads do so much more than in a cuckoo table" Times Rule::AtLeast(0.0) => [
             "inserts" 1.6 over_cuckoo!("inserts"), SAME_LOCKS;
-            "half inserts, half searches" 1.6 over_cuckoo!("half searches"), SAME_LOCKS;
+            "half of them searches" 1.6 over_cuckoo!("half searches"), SAME_LOCKS;
         ]
     },
     caveat: "On the model of a medium that is read in 200 ns and written in 600; threads in this \
