@@ -13,6 +13,14 @@ const SAMPLE_MAX: usize = 2048;
 /// Moments that are kept of a table: the first one, that of each eighth, and the last one.
 pub(crate) const MARKS: usize = 9;
 
+/// What has expired of so many bytes is worth a compaction, or a sweep, when it is one in so many.
+const WORTH_ONE_IN: u64 = 8;
+
+/// Whether so many expired bytes among others are worth writing these anew.
+pub(crate) fn is_worth(expired: u64, bytes: u64) -> bool {
+    expired > 0 && expired >= bytes / WORTH_ONE_IN
+}
+
 /// The entries of a table that expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiries {
@@ -90,6 +98,12 @@ impl Sample {
         self.entries += 1;
         self.first = self.first.min(moment);
         self.last = self.last.max(moment);
+    }
+
+    /// How many of those in the sample have expired by a moment, and how many there are.
+    pub(crate) fn expired_by(&self, moment: Moment) -> (u64, u64) {
+        let expired = self.taken.iter().filter(|own| **own <= moment);
+        (expired.count() as u64, self.taken.len() as u64)
     }
 
     /// What it has seen; `None` for no entry that expires.

@@ -602,3 +602,48 @@ fn a_keyspace_has_a_default() {
     assert_eq!(keyspace.expires_at("put").unwrap(), None);
     db.close().unwrap();
 }
+
+/// The tables are damaged, so whoever reads them fails.
+#[test]
+fn tables_of_which_all_has_expired_go_unread() {
+    for everything in [true, false] {
+        let _context = Context(|| format!("everything expires: {everything}"));
+        let (clock, sim) = (Clock::manual(), SimDisk::new());
+        let mut options = small_options();
+        options.tuning.clock = clock.clone();
+        let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+        for number in 0..100_u32 {
+            let (key, minute) = (number.to_le_bytes(), Duration::from_secs(60));
+            match everything || number > 0 {
+                true => db
+                    .default_keyspace()
+                    .put_expiring(key, [7; 20], minute)
+                    .unwrap(),
+                false => db.put(key, [7; 20]).unwrap(),
+            }
+        }
+        db.flush().unwrap();
+        db.close().unwrap();
+        for name in sim.names().iter().filter(|name| name.ends_with(".tbl")) {
+            let mut bytes = sim.raw(name).unwrap();
+            bytes[100] ^= 1;
+            sim.set_raw(name, bytes);
+        }
+        clock.advance(Duration::from_secs(60));
+        let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
+        assert!(db.stats().table_bytes > 0);
+        let compacted = db.compact::<&[u8]>(..);
+        match everything {
+            true => {
+                compacted.unwrap();
+                assert_eq!(db.stats().table_bytes, 0);
+                assert_eq!(db.iter().count(), 0);
+            }
+            false => {
+                let error = compacted.unwrap_err().to_string();
+                assert!(error.contains("checksum"), "{error}");
+            }
+        }
+        drop(db);
+    }
+}

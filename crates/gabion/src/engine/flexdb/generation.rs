@@ -478,7 +478,7 @@ impl Generation {
         let items: u64 = layers.iter().map(|layer| layer.table.items() as u64).sum();
         let tombstones: u64 = layers.iter().map(|layer| layer.table.tombstones()).sum();
         let deletes_ranges = layers.iter().any(|layer| layer.has_deletes());
-        deletes_ranges || tombstones > 0 && tombstones >= items / 2
+        deletes_ranges || tombstones > 0 && 2 * tombstones >= items
     }
 
     /// Begins a merge, or begins it again; returns how many bytes [`Generation::note_merged`] is

@@ -24,20 +24,15 @@ use super::Keyspace;
 use super::index::Seek;
 use super::partition::{Changes, Held, Partition, Reader, Wanted};
 use crate::Result;
-use crate::engine::expiries::Sample;
-use crate::expiry::{Moment, expires, millis};
+use crate::engine::expiries::{Sample, is_worth};
+use crate::expiry::{Moment, expires};
 
-/// Intervals that a step of a sweep looks at: about a millisecond where they are cached.
+/// Intervals that a step of a sweep looks at: by estimate a millisecond where they are cached.
 const INTERVALS: usize = 64;
-
-/// What is expired in a space is removed when it is one in so many of its bytes.
-const EXPIRED_ONE_IN: u64 = 8;
 
 /// What expires in a space.
 #[derive(Default)]
 pub(super) struct Expiring {
-    /// Whether anything may.
-    any: bool,
     /// Whether it is not counted, since it was there when the store was opened.
     unknown: bool,
     counted: Counted,
@@ -67,11 +62,10 @@ impl Counted {
 
     /// About how many bytes have expired by a moment.
     fn expired_by(&self, moment: Moment) -> u64 {
-        let expiries = self.sample.expiries();
-        expiries.map_or(0, |own| {
-            let part = u128::from(self.bytes) * u128::from(own.expired_by(moment));
-            u64::try_from(part / u128::from(own.entries.max(1))).unwrap_or(u64::MAX)
-        })
+        let (expired, of) = self.sample.expired_by(moment);
+        let part = u128::from(self.bytes) * u128::from(expired);
+        let bytes = part.checked_div(u128::from(of)).unwrap_or(0);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 
@@ -79,7 +73,6 @@ impl Expiring {
     /// Of a space that is opened, in which something may expire or nothing does.
     pub(super) fn of_opened(any: bool) -> Expiring {
         Expiring {
-            any,
             unknown: any,
             ..Expiring::default()
         }
@@ -87,12 +80,11 @@ impl Expiring {
 
     /// Whether anything may expire.
     pub(super) fn any(&self) -> bool {
-        self.any
+        self.unknown || self.sweep.is_some() || self.counted.bytes > 0
     }
 
     /// Counts a pair that was merged.
     pub(super) fn add(&mut self, moment: Moment, bytes: u64) {
-        self.any = true;
         match &mut self.sweep {
             Some(sweep) => sweep.left.add(moment, bytes),
             None => self.counted.add(moment, bytes),
@@ -101,12 +93,8 @@ impl Expiring {
 
     /// Whether a sweep is due, or under way, in a space of so many bytes.
     fn is_due(&self, expired_by: Moment, len: u64) -> bool {
-        let expired = || self.counted.expired_by(expired_by);
-        self.any
-            && (self.sweep.is_some() || self.unknown || {
-                let expired = expired();
-                expired > 0 && expired >= len / EXPIRED_ONE_IN
-            })
+        let is_known = !self.unknown && self.sweep.is_none();
+        !is_known || is_worth(self.counted.expired_by(expired_by), len)
     }
 }
 
@@ -114,13 +102,7 @@ impl Flex {
     /// A step of a sweep in one of the spaces, if one is due; returns the bytes that were written.
     /// The caller holds the merge lock.
     pub(super) fn sweep_some(&self) -> Result<Option<u64>> {
-        let now = self.moments.now();
-        let wait = millis(self.options.expiry_lag_max / 2);
-        let oldest = self
-            .snapshots
-            .oldest_point()
-            .map_or(now, |point| point.moment);
-        let expired_by = now.min(oldest).saturating_sub(wait);
+        let expired_by = self.expired_by();
         for keyspace in self.keyspaces.load().iter() {
             let len = keyspace.partition.space().len();
             if keyspace.expiring.lock().is_due(expired_by, len) {
@@ -128,11 +110,6 @@ impl Flex {
             }
         }
         Ok(None)
-    }
-
-    /// What expired up to then is gone for all who read (`expiry`, X2).
-    pub(super) fn horizon(&self) -> Moment {
-        self.snapshots.protect(|| self.read_point()).horizon()
     }
 
     /// Goes on with the sweep of a keyspace, or begins it.
@@ -173,7 +150,6 @@ impl Flex {
             sweep.at = at;
         }
         if is_done && let Some(sweep) = expiring.sweep.take() {
-            expiring.any = sweep.left.bytes > 0;
             expiring.unknown = false;
             expiring.counted = sweep.left;
         }

@@ -56,7 +56,7 @@ use super::keyspaces::{Droppable, Keyspaces};
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
 use super::write::{Write, WriteQueue};
-use crate::expiry::{Moments, ReadPoint, Record};
+use crate::expiry::{Moment, Moments, ReadPoint, Record, millis};
 use crate::log::{LogSyncer, PendingLog};
 use crate::memory::{Memory, TableMemory};
 use crate::options::Durability;
@@ -259,6 +259,21 @@ impl<K: Droppable> Shell<K> {
             seq: self.visible(),
             moment: self.moments.now(),
         }
+    }
+
+    /// What expired up to then is gone for all who read (`expiry`, X2).
+    pub(super) fn horizon(&self) -> Moment {
+        self.snapshots.protect(|| self.read_point()).horizon()
+    }
+
+    /// What expired up to then gives its space back: what readers may still see does not, and half
+    /// of the time that it may take is waited, so that more goes together.
+    pub(super) fn expired_by(&self) -> Moment {
+        let now = self.moments.now();
+        let oldest = self.snapshots.oldest_point();
+        let oldest = oldest.map_or(now, |point| point.moment);
+        let wait = self.options.expiry_lag_max / 2;
+        now.min(oldest).saturating_sub(millis(wait))
     }
 
     /// Registers a reader of what is visible now.

@@ -62,10 +62,7 @@ impl Wip {
                 seq: moment.last_seq,
             },
         ];
-        if moment.state.expires() {
-            let moment = self.moments.now();
-            last.push(Edit::Moment { moment });
-        }
+        last.extend(self.moment_edit(moment.state.expires()));
         Manifest::create_closed(target, moment.state, &last)
     }
 

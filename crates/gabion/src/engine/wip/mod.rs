@@ -347,6 +347,13 @@ impl Wip {
         Ok(keyspace)
     }
 
+    /// What the manifest keeps of the moment by which readers go, where anything expires.
+    fn moment_edit(&self, expires: bool) -> Option<Edit> {
+        expires.then(|| Edit::Moment {
+            moment: self.moments.now(),
+        })
+    }
+
     /// Ends a registration.
     pub(crate) fn end_snapshot(&self, point: ReadPoint) {
         self.snapshots.release(point);

@@ -16,7 +16,7 @@ use crate::engine::wip::policy::ledger::Part;
 use crate::engine::wip::policy::shape::{LevelShape, RunShape, Shape};
 use crate::engine::wip::policy::space::{Census, Need, Space, scaled};
 use crate::engine::wip::table::Sketch;
-use crate::expiry::{Moment, millis};
+use crate::expiry::Moment;
 use crate::types::Seq;
 
 impl Wip {
@@ -38,23 +38,6 @@ impl Wip {
             capacity_base: capacity_base(&self.options, self.table_bytes.get()),
             split_ways_max: self.split_ways_max(),
         }
-    }
-
-    /// What expired up to then is gone for all who read (`expiry`, X2).
-    pub(in super::super) fn horizon(&self) -> Moment {
-        self.snapshots.protect(|| self.read_point()).horizon()
-    }
-
-    /// What expired up to then gives its space back: what readers may still see does not, and half
-    /// of the time that it may take is waited, so that more goes together.
-    fn expired_by(&self) -> Moment {
-        let now = self.moments.now();
-        let oldest = self
-            .snapshots
-            .oldest_point()
-            .map_or(now, |point| point.moment);
-        let wait = self.options.expiry_lag_max / 2;
-        now.min(oldest).saturating_sub(millis(wait))
     }
 
     /// What holds of a bucket in this state, where space comes back of what `expired_by` then.

@@ -320,10 +320,7 @@ impl Wip {
                 file: file.meta.file,
             })
             .collect();
-        if inputs().any(|file| file.meta.expiries.is_some()) {
-            let moment = self.moments.now();
-            edits.push(Edit::Moment { moment });
-        }
+        edits.extend(self.moment_edit(inputs().any(|file| file.meta.expiries.is_some())));
         let mut tables = moved;
         for (meta, age) in written {
             edits.push(Edit::NewFile {

@@ -180,10 +180,7 @@ impl Wip {
                 seq: job.table.max_seq(),
             });
         }
-        if file.meta.expiries.is_some() {
-            let moment = self.moments.now();
-            edits.push(Edit::Moment { moment });
-        }
+        edits.extend(self.moment_edit(file.meta.expiries.is_some()));
         edits.push(Edit::LogTail { segment: tail });
         edits.push(versions.next_file_edit());
         self.apply(&mut versions, &edits)?;

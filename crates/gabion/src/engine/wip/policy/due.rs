@@ -36,9 +36,10 @@ use super::demand::Demand;
 use super::priority::{Claim, Urgency};
 use super::reads::Reads;
 use super::shape::{Shape, has_young};
-use super::space::{Need, Settled, Totals, WORTH_ONE_IN};
+use super::space::{Need, Settled, Totals};
 use super::width::Width;
 use crate::Options;
+use crate::engine::expiries::is_worth;
 use crate::expiry::Moment;
 use crate::types::Seq;
 
@@ -173,8 +174,7 @@ fn aged(facts: &Facts<'_>, circumstances: &Circumstances<'_>) -> Option<Due> {
 }
 
 fn expired(facts: &Facts<'_>, _: &Circumstances<'_>) -> Option<Due> {
-    let (expired, bytes) = (facts.expired_bytes, facts.shape.space.bytes);
-    let is_due = expired > 0 && expired >= bytes / WORTH_ONE_IN;
+    let is_due = is_worth(facts.expired_bytes, facts.shape.space.bytes);
     is_due.then(|| facts.compact(Urgency::Aged, Scope::Rewrite))
 }
 

@@ -212,10 +212,7 @@ impl Wip {
             },
             Edit::LastSeq { seq: last_seq },
         ];
-        if versions.manifest.state().expires() {
-            let moment = self.moments.now();
-            edits.push(Edit::Moment { moment });
-        }
+        edits.extend(self.moment_edit(versions.manifest.state().expires()));
         versions.manifest.close_clean(&edits)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::engine::Changed;
-use crate::expiry::{Expiry, Record, stored, time_of};
+use crate::expiry::{Expiry, Moment, Record, stored, time_of};
 use crate::limits::check_limits;
 use crate::types::Kind;
 use crate::{Durability, Keyspace, Result};
@@ -90,12 +90,13 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put_expiring`].
     pub fn persist_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        // An error of an engine in which nothing expires.
         self.handle().moment()?;
         let old = self.change_expiry(key.as_ref(), None)?;
         Ok(old.is_some_and(|old| old.expires().is_some()))
     }
 
-    fn change_expiry(&self, key: &[u8], expires: Option<u64>) -> Result<Option<Record>> {
+    fn change_expiry(&self, key: &[u8], expires: Option<Moment>) -> Result<Option<Record>> {
         check_limits(key, &[])?;
         let mut change = |_: Option<&[u8]>| Changed::Expires(expires);
         let (inner, durability) = (self.inner(), self.durability());
