@@ -64,13 +64,16 @@ mod iter;
 pub mod key;
 mod keyspace;
 mod keyspace_expiry;
+mod keyspace_merge;
 mod keyspace_options;
 mod limits;
 mod log;
 mod memory;
+mod merge;
 mod names;
 mod new_dir;
 mod opened;
+mod operands;
 mod options;
 #[cfg(feature = "pm")]
 pub mod pm;
@@ -104,6 +107,9 @@ pub use ingest::Ingest;
 pub use iter::{Cursor, Iter, Pairs};
 pub use keyspace::Keyspace;
 pub use keyspace_options::KeyspaceOptions;
+pub use merge::{
+    AddI64, AddU64, Append, BitOr, MaxBytes, Merge, MergeError, MergeOperator, MinBytes,
+};
 pub use options::{
     Compression, Durability, MappedOptions, MemTableForm, Options, TableReads, Tuning,
 };

@@ -25,6 +25,7 @@ mod mapped;
 pub(crate) mod memtable;
 pub(crate) mod open_store;
 mod ordered;
+mod own_options;
 mod range_deletes;
 mod read_set;
 mod repair;
@@ -50,6 +51,7 @@ use crate::capabilities::Engine;
 use crate::expiry::{Moment, ReadPoint, Record};
 use crate::limits::NAME_BYTES_MAX;
 use crate::memory::TableMemory;
+use crate::merge::MergeOperator;
 use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Error, KeyspaceOptions, Result, Slice, Stats};
@@ -59,7 +61,7 @@ use absent::{mapped, scmkv, sptree};
 use files::engine_of;
 use flexdb::Flex;
 use health::Health;
-use keyspaces::Named;
+use keyspaces::{Droppable, Named};
 use ssd::{Commit, Lifecycle, SsdEngine};
 use wip::Wip;
 use write::Update;
@@ -148,8 +150,9 @@ impl Keyspace {
     /// Its options.
     pub(crate) fn options(&self) -> KeyspaceOptions {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.options(),
-            _ => KeyspaceOptions::default(),
+            Keyspace::Wip(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
+            Keyspace::Flex(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
+            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => KeyspaceOptions::default(),
         }
     }
 
@@ -157,8 +160,18 @@ impl Keyspace {
     #[inline]
     pub(crate) fn default_expiry(&self) -> Option<Duration> {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.default_expiry(),
-            _ => None,
+            Keyspace::Wip(keyspace) => keyspace.own_options().default_expiry(),
+            Keyspace::Flex(keyspace) => keyspace.own_options().default_expiry(),
+            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => None,
+        }
+    }
+
+    /// What merged operands mean, if the engine merges any.
+    pub(crate) fn merge_operator(&self) -> Option<MergeOperator> {
+        match self {
+            Keyspace::Wip(keyspace) => keyspace.own_options().merge_operator(),
+            Keyspace::Flex(keyspace) => keyspace.own_options().merge_operator(),
+            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => None,
         }
     }
 
@@ -259,12 +272,12 @@ impl Handle {
                 limit: NAME_BYTES_MAX,
             });
         }
-        if let (Some(options), false) = (options, self.engine().capabilities().keyspace_options) {
-            options.refuse(self.engine().name())?;
+        if let Some(options) = options {
+            options.check_for(self.engine())?;
         }
         Ok(match self {
             Handle::Wip(engine) => Keyspace::Wip(engine.keyspace_with(name, options)?),
-            Handle::Flex(engine) => Keyspace::Flex(engine.create_keyspace(name)?),
+            Handle::Flex(engine) => Keyspace::Flex(engine.keyspace_with(name, options)?),
             Handle::Scmkv(engine) => Keyspace::Scmkv(engine.create_keyspace(name)?),
             Handle::Sptree(engine) => Keyspace::Sptree(engine.create_keyspace(name)?),
         })

@@ -40,6 +40,7 @@ use super::writepath::Writer;
 use super::{Flex, Keyspace};
 use crate::engine::keyspaces::{Dropped, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder};
+use crate::engine::own_options::OwnOptions;
 use crate::engine::root_file::{no_store, store_exists};
 use crate::engine::snapshots::Protected;
 use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
@@ -250,6 +251,7 @@ fn open_keyspaces(
             partition: Partition::open(disk, cache, options, spaces, known.reached)?,
             expiring: Mutex::new(Expiring::of_opened(known.expires)),
             dropped: Dropped::default(),
+            own: OwnOptions::new(known.options.clone(), known.expires),
         }))
     };
     if options.background_threads == 0 || spaces < 2 {

@@ -255,14 +255,16 @@ impl<'w, 'b> Iterator for InOrder<'w, 'b> {
 
 impl Wip {
     /// Inserts the operations of a batch, numbered from `first` on, into their MemTables, and
-    /// freezes those that become too large. The caller holds the leader alone.
+    /// freezes those that become too large; of a batch that is `whole` none, and returns whether
+    /// some are to be frozen. The caller holds the leader alone.
     pub(in super::super) fn insert_batch(
         &self,
         install: &mut Install,
         operations: &BatchEncoder,
         first: Seq,
-        segment: u64,
-    ) {
+        (segment, whole): (u64, bool),
+    ) -> bool {
+        let mut is_due = false;
         let keyspaces = self.keyspaces.load();
         let bytes_max = self.throttle.limits().table_bytes_max / WINDOW_PARTS;
         let bytes_max = bytes_max.clamp(1, WINDOW_BYTES_MAX);
@@ -296,15 +298,18 @@ impl Wip {
                 next = operations.next();
             }
             let is_last = next.is_none_or(|next| next.keyspace != id);
-            let must_freeze = is_large || self.must_look_at_memory();
+            is_due |= is_large || self.must_look_at_memory();
+            let must_freeze = is_due && !whole;
             if is_last || must_freeze {
                 met.forget();
             }
             if must_freeze {
                 self.freeze_due(install);
+                is_due = false;
             }
         }
         install.met = met;
+        is_due
     }
 }
 
