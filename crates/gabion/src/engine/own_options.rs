@@ -48,7 +48,7 @@ impl OwnOptions {
         self.options.store(Arc::new(options));
     }
 
-    /// Whether the keyspace `name` is as who opens it wants it, with what the program has said of
+    /// Whether the keyspace `name` is as who opens it wants it; then it has what the program says of
     /// its operator. An error if its operands would mean something else.
     pub(super) fn is_as_wanted(
         &self,
@@ -60,8 +60,11 @@ impl OwnOptions {
             return Ok(true);
         };
         let wanted = options.in_place_of(name, &kept)?;
-        let is_said_again = options.merge.as_ref().is_some_and(|own| own.is_known());
-        Ok(wanted == **kept && !is_said_again)
+        let is_wanted = wanted == **kept;
+        if is_wanted && wanted.merge.is_some() {
+            self.set(wanted);
+        }
+        Ok(is_wanted)
     }
 
     /// How long after a put its value expires, if the put says nothing.
