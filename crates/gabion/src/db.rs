@@ -83,7 +83,7 @@ impl Options {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
         self.check()?;
-        let disk = if self.create_if_missing {
+        let disk = if self.create_if_missing && !self.read_only {
             if !path.exists() {
                 self.engine.check_built()?;
             }
@@ -120,6 +120,10 @@ impl Db {
         options.check()?;
         let path = disk.path().to_owned();
         let durability = options.durability;
+        let (disk, options) = match options.read_only {
+            true => (disk.read_only(), options.for_reading()),
+            false => (disk, options),
+        };
         let engine = Handle::open(disk, options)?;
         // ORDER: Relaxed; the number only has to differ.
         let id = NEXT_STORE_ID.fetch_add(1, Ordering::Relaxed);

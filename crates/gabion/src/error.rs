@@ -93,6 +93,13 @@ pub enum Error {
         cause: String,
     },
 
+    /// The store was opened for reading only.
+    #[error(
+        "the store was opened for reading only, and this changes it: open it without \
+         Options::read_only"
+    )]
+    OpenedReadOnly,
+
     /// An argument is longer than the engine's limit.
     #[error("the {what} has {size} bytes, the limit is {limit}")]
     Limit {

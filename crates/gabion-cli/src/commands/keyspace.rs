@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &KeyspaceArguments, output: &mut Output) -> Result<
 }
 
 fn list(arguments: &ListArguments, output: &mut Output) -> Result<(), Failure> {
-    let db = store::open_existing(&arguments.db, Options::default())?;
+    let db = store::open_reading(&arguments.db)?;
     let mut keyspaces = Vec::new();
     for name in db.keyspace_names() {
         keyspaces.push(match db.existing_keyspace(&name) {

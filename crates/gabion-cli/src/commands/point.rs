@@ -31,7 +31,7 @@ pub(crate) fn text_of(bytes: &[u8], notation: NotationArguments) -> String {
 /// Prints the value of a key.
 pub(crate) fn get(arguments: &GetArguments, output: &mut Output) -> Result<(), Failure> {
     let key = bytes_of(&arguments.key, arguments.notation)?;
-    let db = store::open_existing(&arguments.store.db, Options::default())?;
+    let db = store::open_reading(&arguments.store.db)?;
     let keyspace = store::existing_keyspace(&db, &arguments.store)?;
     let Some(value) = keyspace.get(&key)? else {
         return Err(Failure::new(format!(

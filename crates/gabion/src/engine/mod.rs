@@ -212,7 +212,14 @@ impl Keyspace {
 impl Handle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Handle> {
-        Ok(match engine_of(&disk)?.unwrap_or(options.engine) {
+        let engine = engine_of(&disk)?.unwrap_or(options.engine);
+        if options.read_only && engine.capabilities().mapped {
+            return Err(Error::Unsupported {
+                engine: engine.name(),
+                operation: "opening for reading only",
+            });
+        }
+        Ok(match engine {
             Engine::Wip => Handle::Wip(Wip::open(disk, options)?),
             Engine::Flex => Handle::Flex(Flex::open(disk, options)?),
             Engine::Scmkv => Handle::Scmkv(ScmStore::open(disk, options)?),
@@ -227,6 +234,15 @@ impl Handle {
             Handle::Flex(_) => Engine::Flex,
             Handle::Scmkv(_) => Engine::Scmkv,
             Handle::Sptree(_) => Engine::Sptree,
+        }
+    }
+
+    /// Whether it was opened for reading only.
+    fn is_read_only(&self) -> bool {
+        match self {
+            Handle::Wip(engine) => engine.disk.is_read_only(),
+            Handle::Flex(engine) => engine.disk.is_read_only(),
+            Handle::Scmkv(_) | Handle::Sptree(_) => false,
         }
     }
 
@@ -523,6 +539,9 @@ impl Handle {
 
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.health().check_here()?;
+        if self.is_read_only() {
+            return Ok(());
+        }
         each!(self, engine => engine.wait_idle())
     }
 

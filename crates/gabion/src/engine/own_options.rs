@@ -48,8 +48,8 @@ impl OwnOptions {
         self.options.store(Arc::new(options));
     }
 
-    /// Whether the keyspace `name` is as who opens it wants it; then it has what the program says of
-    /// its operator. An error if its operands would mean something else.
+    /// Whether the keyspace `name` is as who opens it wants it; then it has what the program says
+    /// of its operator. An error if its operands would mean something else.
     pub(super) fn is_as_wanted(
         &self,
         name: &str,

@@ -57,6 +57,7 @@ mod model;
 mod multi_get;
 mod odd_options;
 mod pace;
+mod read_only;
 mod reopen;
 mod repair;
 mod shortage;

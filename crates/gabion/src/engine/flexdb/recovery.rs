@@ -46,7 +46,7 @@ use crate::engine::snapshots::Protected;
 use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
-use crate::names::{LOCK, parse_log_name};
+use crate::names::parse_log_name;
 use crate::threads::side_by_side;
 use crate::types::{SEQ_MAX, Seq};
 use crate::{Engine, Options, Result};
@@ -64,7 +64,7 @@ impl Flex {
         if !layout::exists(&disk)? && !options.create_if_missing {
             return Err(no_store(&disk));
         }
-        let lock = Arc::new(StoreLock::new(disk.lock(LOCK)?));
+        let lock = Arc::new(StoreLock::take(&disk)?);
         let options = options.settled(Engine::Flex);
         let sizes = options.memory_sizes();
         let mut root = read_or_create(&disk, &options)?;

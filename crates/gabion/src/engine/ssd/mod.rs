@@ -247,6 +247,9 @@ pub(crate) trait SsdEngine:
     fn settle_store(&self) -> Result<()> {
         self.unsettled.settle(|pending| {
             self.health.check()?;
+            if self.disk.is_read_only() {
+                return Err(Error::OpenedReadOnly);
+            }
             self.end_opening(pending)?;
             self.schedule.set_shortage(None);
             Ok(())

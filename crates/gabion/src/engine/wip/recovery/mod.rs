@@ -74,7 +74,7 @@ use crate::log::{
     Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
 };
 use crate::memory::Memory;
-use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
+use crate::names::{CURRENT, parse_table_name, table_name};
 use crate::options::TableReads;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Engine, Error, Options, Result};
@@ -98,7 +98,7 @@ impl Wip {
             Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
             _ => {}
         }
-        let lock = Arc::new(StoreLock::new(disk.lock(LOCK)?));
+        let lock = Arc::new(StoreLock::take(&disk)?);
         let options = options.settled(Engine::Wip);
         let sizes = options.memory_sizes();
         let mut manifest = open_manifest(&disk, &options)?;
