@@ -18,6 +18,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::compaction_filter::FilterOfKeyspace;
 use crate::expiry::millis;
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
@@ -57,6 +58,8 @@ pub struct KeyspaceOptions {
     /// What [merged](crate::Keyspace::merge) operands mean. A keyspace that has an operator keeps
     /// its name: options without it, or with another one, are an error from then on.
     pub merge: Option<MergeOperator>,
+    /// What compactions ask about values, as long as the store is open. For [`Engine::Wip`].
+    pub compaction_filter: Option<FilterOfKeyspace>,
 }
 
 impl KeyspaceOptions {
@@ -102,6 +105,15 @@ impl KeyspaceOptions {
     pub fn merge(self, operator: impl Into<MergeOperator>) -> KeyspaceOptions {
         KeyspaceOptions {
             merge: Some(operator.into()),
+            ..self
+        }
+    }
+
+    /// Sets [`KeyspaceOptions::compaction_filter`].
+    #[must_use]
+    pub fn compaction_filter(self, filter: impl Into<FilterOfKeyspace>) -> KeyspaceOptions {
+        KeyspaceOptions {
+            compaction_filter: Some(filter.into()),
             ..self
         }
     }
@@ -159,6 +171,11 @@ impl KeyspaceOptions {
             merge: given
                 .or(kept.merge.as_ref())
                 .or(self.merge.as_ref())
+                .cloned(),
+            compaction_filter: self
+                .compaction_filter
+                .as_ref()
+                .or(kept.compaction_filter.as_ref())
                 .cloned(),
             ..self.clone()
         })
@@ -260,6 +277,7 @@ impl KeyspaceOptions {
             || self.filter_bits_per_key.is_some();
         let operation = match engine {
             Engine::Wip => return Ok(()),
+            Engine::Flex if self.compaction_filter.is_some() => "compaction filters",
             Engine::Flex if of_tables => "options of tables for single keyspaces",
             Engine::Scmkv | Engine::Sptree if !self.is_empty() => "options of single keyspaces",
             _ => return Ok(()),

@@ -55,6 +55,7 @@ mod bytes;
 mod cache;
 mod capabilities;
 mod clock;
+mod compaction_filter;
 mod db;
 mod engine;
 mod error;
@@ -94,6 +95,7 @@ mod types;
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
 pub use clock::Clock;
+pub use compaction_filter::{CompactionFilter, FilterOfKeyspace, Filtered};
 pub use db::{DEFAULT_KEYSPACE, Db};
 pub use engine::{
     CheckReport, Lost, Problem, RepairReport, check, check_disk, destroy, destroy_disk, repair,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 
+use crate::compaction_filter::FilterOfKeyspace;
 use crate::expiry::{Moment, millis};
 use crate::merge::MergeOperator;
 use crate::operands::{Asked, new_moment};
@@ -60,8 +61,8 @@ impl OwnOptions {
             return Ok(true);
         };
         let wanted = options.in_place_of(name, &kept)?;
-        let is_wanted = wanted == **kept;
-        if is_wanted && wanted.merge.is_some() {
+        let is_wanted = wanted.encode() == kept.encode();
+        if is_wanted {
             self.set(wanted);
         }
         Ok(is_wanted)
@@ -80,6 +81,11 @@ impl OwnOptions {
     /// What operands mean.
     pub(super) fn merge_operator(&self) -> Option<MergeOperator> {
         self.options.load().merge.clone()
+    }
+
+    /// What compactions ask about values.
+    pub(super) fn compaction_filter(&self) -> Option<FilterOfKeyspace> {
+        self.options.load().compaction_filter.clone()
     }
 
     /// How the operator is asked about a key, at a moment.

@@ -29,6 +29,7 @@ mod closing;
 mod cold_scans;
 mod committers;
 mod compact;
+mod compaction_filter;
 mod concurrent;
 mod corruption;
 mod crash;

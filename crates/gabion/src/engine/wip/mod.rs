@@ -280,7 +280,7 @@ impl Wip {
         if let Some(keyspace) = self.keyspaces.find(name) {
             if let Some(options) = options {
                 let wanted = options.in_place_of(name, &keyspace.own.get())?;
-                if wanted != **keyspace.own.get() {
+                if wanted.encode() != keyspace.own.get().encode() {
                     let (id, options) = (keyspace.id, wanted.clone());
                     self.apply(&mut versions, &[Edit::SetOptions { id, options }])?;
                 }

@@ -256,7 +256,9 @@ impl Wip {
         let keyspaces = self.keyspaces.load();
         let keyspace = keyspaces.live(job.bucket.keyspace);
         let operator = keyspace.and_then(|keyspace| keyspace.own.merge_operator());
-        let mut retain = Retain::new(protected, job.bottom, deletes).merging(operator);
+        let filter = keyspace.and_then(|keyspace| keyspace.own.compaction_filter());
+        let retain = Retain::new(protected, job.bottom, deletes);
+        let mut retain = retain.merging(operator).filtering(filter);
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         while let Some(entry) = merge.current() {
             let (key, seq, kind) = (entry.key(), entry.seq(), entry.kind());

@@ -17,9 +17,11 @@
 //! into fragments before, and are put between the entries where they belong.
 
 use crate::Result;
+use crate::compaction_filter::{FilterOfKeyspace, Filtered};
 use crate::engine::range_deletes::Fragments;
 use crate::engine::snapshots::Protected;
-use crate::expiry::has_expired;
+use crate::expiry::{has_expired, value_of, value_start};
+use crate::limits::check_limits;
 use crate::merge::MergeOperator;
 use crate::operands::{Asked, Operands, malformed_in_memory};
 use crate::types::{Kind, Seq};
@@ -44,6 +46,8 @@ pub(crate) struct Retain {
     numbers_out: usize,
     /// What operands mean, if the keyspace has any.
     operator: Option<MergeOperator>,
+    /// What the keyspace's program says of values.
+    filter: Option<FilterOfKeyspace>,
     /// Versions of the last key, newest first, if some are merges that need what comes.
     held: Vec<Held>,
 }
@@ -87,6 +91,7 @@ impl Retain {
             fragments_out: 0,
             numbers_out: 0,
             operator: None,
+            filter: None,
             held: Vec::new(),
         }
     }
@@ -94,6 +99,11 @@ impl Retain {
     /// The same, of a keyspace with this operator.
     pub(crate) fn merging(self, operator: Option<MergeOperator>) -> Retain {
         Retain { operator, ..self }
+    }
+
+    /// The same, which asks a filter about what nobody reads.
+    pub(crate) fn filtering(self, filter: Option<FilterOfKeyspace>) -> Retain {
+        Retain { filter, ..self }
     }
 
     /// Gives to `add` what must be written up to this entry.
@@ -122,6 +132,14 @@ impl Retain {
             true => (Kind::Delete, &[][..]),
             false => (kind, value),
         };
+        let filtered;
+        let (mut kind, mut value) = (kind, value);
+        if self.filter.is_some() && self.protected.is_free(seq) && !self.is_same_key(key) {
+            filtered = self.filtered(key, kind, value);
+            if let Some(filtered) = &filtered {
+                (kind, value) = (filtered.0, &filtered.1);
+            }
+        }
         if self.keeps(key, seq, kind) {
             match kind {
                 Kind::Merge => self.hold(seq, kind, value, add)?,
@@ -129,6 +147,23 @@ impl Retain {
             }
         }
         Ok(())
+    }
+
+    /// What a filter makes of a version; nothing if that stays as it is.
+    #[cold]
+    fn filtered(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Option<(Kind, Vec<u8>)> {
+        if !matches!(kind, Kind::Put | Kind::PutExpiring) {
+            return None;
+        }
+        match self.filter.as_ref()?.filter(key, value_of(kind, stored)) {
+            Filtered::Keep => None,
+            Filtered::Remove => Some((Kind::Delete, Vec::new())),
+            Filtered::Replace(value) => {
+                check_limits(key, &value).ok()?;
+                let moment = stored.get(..value_start(kind)).unwrap_or_default();
+                Some((kind, [moment, &value].concat()))
+            }
+        }
     }
 
     /// Holds a version of the last key, as long as a merge needs what comes.
@@ -201,7 +236,7 @@ impl Retain {
         add: &mut impl FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let key = std::mem::take(&mut self.key);
-        for mut held in std::mem::take(&mut self.held) {
+        for (position, mut held) in std::mem::take(&mut self.held).into_iter().enumerate() {
             self.put_deletes_out(Some((&key, held.seq)), add)?;
             if is_all
                 && self.bottom
@@ -218,6 +253,9 @@ impl Retain {
                     expires: None,
                 }),
             };
+            let is_newest = self.protected.is_free(held.seq) && position == 0;
+            let filtered = is_newest.then(|| self.filtered(&key, kind, &stored));
+            let (kind, stored) = filtered.flatten().unwrap_or((kind, stored));
             let is_oldest = self.protected.stripe(held.seq) == Some(0);
             if kind != Kind::Delete || !self.bottom || !is_oldest {
                 add(&key, held.seq, kind, &stored)?;
@@ -281,13 +319,19 @@ impl Retain {
     /// Whether the entry must be written, as far as versions of its key say.
     #[inline]
     fn keeps(&mut self, key: &[u8], seq: Seq, kind: Kind) -> bool {
-        let same_key = self.started && self.key == key;
+        let same_key = self.is_same_key(key);
         if !same_key {
             self.started = true;
             self.key.clear();
             self.key.extend_from_slice(key);
         }
         self.keeps_version(seq, kind, same_key)
+    }
+
+    /// Whether a version of the key came before.
+    #[inline]
+    fn is_same_key(&self, key: &[u8]) -> bool {
+        self.started && self.key == key
     }
 
     /// As [`Retain::keeps`], of the last key.
