@@ -2,7 +2,6 @@
 
 use crate::engine::Handle;
 use crate::limits::check_limits;
-use crate::merge::MergeOperator;
 use crate::types::Kind;
 use crate::{Durability, Error, Keyspace, Result};
 
@@ -55,30 +54,31 @@ impl Keyspace {
         self.write_one(Kind::Operand, key, operand, durability)
     }
 
-    /// The operator of the keyspace; an error if it merges nothing.
-    pub(crate) fn operator(&self) -> Result<MergeOperator> {
-        if let Some(operator) = self.inner().merge_operator() {
-            return Ok(operator);
-        }
-        let engine = Handle::engine(self.handle());
-        match engine.capabilities().merges {
-            true => Err(Error::OtherMergeOperator {
-                keyspace: self.name().to_owned(),
-                kept: "none".to_owned(),
-                given: "something to be merged".to_owned(),
-            }),
-            false => Err(Error::Unsupported {
-                engine: engine.name(),
-                operation: "merges; use updates",
-            }),
-        }
-    }
-
     /// An error if an operand cannot be merged into a key.
     pub(crate) fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         check_limits(key, operand)?;
-        let operator = self.operator()?;
-        let checked = operator.check(operand);
-        checked.map_err(|why| operator.failed(key, &why))
+        match self.inner().merge_operator() {
+            Some(operator) => {
+                let checked = operator.check(operand);
+                checked.map_err(|why| operator.failed(key, &why))
+            }
+            None => Err(self.merges_nothing()),
+        }
+    }
+
+    #[cold]
+    fn merges_nothing(&self) -> Error {
+        let engine = Handle::engine(self.handle());
+        match engine.capabilities().merges {
+            true => Error::OtherMergeOperator {
+                keyspace: self.name().to_owned(),
+                kept: "none".to_owned(),
+                given: "something to be merged".to_owned(),
+            },
+            false => Error::Unsupported {
+                engine: engine.name(),
+                operation: "merges; use updates",
+            },
+        }
     }
 }

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use crate::expiry::{Expiry, Moment, Record, has_expired, moment_of, stored, value_of};
 use crate::log::Malformed;
-use crate::log::codec::{Reader, put_bytes};
+use crate::log::codec::{Reader, VARINT_BYTES_MAX, put_bytes};
 use crate::merge::{MergeError, MergeOperator};
 use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
@@ -291,10 +291,43 @@ pub(crate) fn resolve(
     own: Seq,
     older: Older,
 ) -> Result<(Kind, Vec<u8>)> {
+    if let Some(merged) = resolve_shortly(asked, operand, &older) {
+        return Ok(merged);
+    }
     let mut operands = Operands::one(operand).from(own);
     match operands.put_onto_older(older) {
         Ok(()) => Ok(operands.settled(asked)),
         Err(malformed) => Err(malformed_in_memory(malformed)),
+    }
+}
+
+/// As [`resolve`], for what a counter meets: a value that does not expire, or one operand that the
+/// new one goes together with.
+fn resolve_shortly(
+    asked: Asked<'_>,
+    operand: &[u8],
+    older: &Older,
+) -> Option<(Kind, Vec<u8>)> {
+    let Older::Record(seq, record) = older else {
+        return None;
+    };
+    let operator = asked.operator?;
+    match record.parts() {
+        (Kind::Put, value) => {
+            let merged = operator.full(asked.key, Some(value), &[operand]);
+            merged.ok()?.map(|value| (Kind::Put, value))
+        }
+        (Kind::Merge, stored) => {
+            let below = Operands::below_of(stored, *seq)?;
+            let mut reader = Reader::new(stored.get(HEAD_BYTES..)?, HEAD_BYTES);
+            let only = reader.bytes().ok().filter(|_| reader.is_empty())?;
+            let both = operator.partial(asked.key, only, operand)?;
+            let mut stored = Vec::with_capacity(HEAD_BYTES + VARINT_BYTES_MAX + both.len());
+            stored.extend(below.to_le_bytes());
+            put_bytes(&mut stored, &both);
+            Some((Kind::Merge, stored))
+        }
+        _ => None,
     }
 }
 

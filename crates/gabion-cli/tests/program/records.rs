@@ -82,7 +82,7 @@ fn a_keyspace_has_options_of_its_own() {
     let packed = ["keyspace", "create", "packed", "--compression", "lz4"];
     names(
         &other.fails(1, &packed),
-        &["flex", "options of single keyspaces"],
+        &["flex", "options of tables"],
     );
 }
 

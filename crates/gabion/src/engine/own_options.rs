@@ -79,6 +79,7 @@ impl OwnOptions {
     }
 
     /// What operands mean.
+    #[inline]
     pub(super) fn merge_operator(&self) -> Option<MergeOperator> {
         self.options.load().merge.clone()
     }
@@ -91,13 +92,13 @@ impl OwnOptions {
     /// How the operator is asked about a key, at a moment.
     pub(super) fn ask<'a>(
         &self,
-        operator: &'a Option<MergeOperator>,
+        operator: Option<&'a MergeOperator>,
         key: &'a [u8],
         moment: Moment,
     ) -> Asked<'a> {
         Asked {
             key,
-            operator: operator.as_ref(),
+            operator,
             moment,
             expires: new_moment(self.default_expiry(), moment),
         }

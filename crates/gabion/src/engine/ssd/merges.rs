@@ -214,12 +214,13 @@ pub(crate) fn merge<E: SsdEngine>(
     moment: Moment,
 ) -> Result<(Kind, Vec<u8>)> {
     let own = keyspace.own_options();
-    let operator = own.merge_operator();
-    let (kind, stored) = resolve(own.ask(&operator, key, moment), operand, seq, older)?;
+    let options = own.get();
+    let asked = own.ask(options.merge.as_ref(), key, moment);
+    let (kind, stored) = resolve(asked, operand, seq, older)?;
     if kind == Kind::Merge && !E::KEEPS_OPERANDS {
         // The operator has failed: it says why once more.
         let operands = Operands::decode(&stored).map_err(malformed_in_memory)?;
-        operands.read(own.ask(&operator, key, moment))?;
+        operands.read(asked)?;
     }
     check_limits(key, value_of(kind, &stored))?;
     Ok((kind, stored))

@@ -53,8 +53,8 @@ impl Wip {
         }
         let mut operands = decode(&newest.stored)?;
         fold_down(state, (key, hash), (newest.seq, deleted), &mut operands)?;
-        let operator = keyspace.own.merge_operator();
-        operands.read(keyspace.own.ask(&operator, key, moment))
+        let options = keyspace.own.get();
+        operands.read(keyspace.own.ask(options.merge.as_ref(), key, moment))
     }
 
     /// What a key has below a merge that is about to be written (F1).
