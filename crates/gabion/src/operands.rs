@@ -303,11 +303,7 @@ pub(crate) fn resolve(
 
 /// As [`resolve`], for what a counter meets: a value that does not expire, or one operand that the
 /// new one goes together with.
-fn resolve_shortly(
-    asked: Asked<'_>,
-    operand: &[u8],
-    older: &Older,
-) -> Option<(Kind, Vec<u8>)> {
+fn resolve_shortly(asked: Asked<'_>, operand: &[u8], older: &Older) -> Option<(Kind, Vec<u8>)> {
     let Older::Record(seq, record) = older else {
         return None;
     };

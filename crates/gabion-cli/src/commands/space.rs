@@ -38,7 +38,7 @@ fn options(dir: &SpaceDirArguments) -> Options {
     Options::default().reached(dir.reached.unwrap_or_default())
 }
 
-/// Opens a space that must exist: commands that read make nothing.
+/// Opens a space that must exist for reading: nothing is made or changed.
 fn open(dir: &SpaceDirArguments) -> Result<FlexSpace, Failure> {
     if !dir.space.is_dir() {
         return Err(Failure::new(format!(
@@ -46,7 +46,7 @@ fn open(dir: &SpaceDirArguments) -> Result<FlexSpace, Failure> {
             dir.space.display()
         )));
     }
-    Ok(FlexSpace::open(&dir.space, options(dir).create(false))?)
+    Ok(FlexSpace::open(&dir.space, options(dir).read_only(true))?)
 }
 
 /// Changes a space, and makes one where there is none. Of one that was made for a change that

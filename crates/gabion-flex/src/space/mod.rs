@@ -197,7 +197,7 @@ impl FlexSpace {
     /// otherwise, or there are other files: a space has a directory of its own.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<FlexSpace> {
         let path = path.as_ref();
-        let disk = if options.create {
+        let disk = if options.create && !options.read_only {
             Disk::create_system(path)?
         } else {
             Disk::system(path)?
@@ -207,6 +207,10 @@ impl FlexSpace {
 
     /// Opens the space of a disk, as [`FlexSpace::open`] does.
     pub fn open_on(disk: Disk, options: Options) -> Result<FlexSpace> {
+        let (disk, options) = match options.read_only {
+            true => (disk.read_only(), options.create(false)),
+            false => (disk, options),
+        };
         Ok(FlexSpace(Arc::new(Inner::open(disk, options)?)))
     }
 

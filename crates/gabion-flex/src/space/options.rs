@@ -47,6 +47,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) commit_bytes: usize,
     pub(crate) create: bool,
+    pub(crate) read_only: bool,
     pub(crate) managed: bool,
     pub(crate) index_bytes: Option<u64>,
     pub(crate) measure_waits: bool,
@@ -63,6 +64,7 @@ impl Default for Options {
             log_bytes: DEFAULT_LOG_BYTES,
             commit_bytes: DEFAULT_COMMIT_BYTES,
             create: true,
+            read_only: false,
             managed: false,
             index_bytes: None,
             measure_waits: false,
@@ -135,6 +137,14 @@ impl Options {
     #[must_use]
     pub fn create(mut self, create: bool) -> Options {
         self.create = create;
+        self
+    }
+
+    /// Whether the space is opened for reading only: nothing of it is written, several readers may
+    /// have it open at the same time, and a change is an error. No unless said otherwise.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Options {
+        self.read_only = read_only;
         self
     }
 

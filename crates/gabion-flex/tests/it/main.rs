@@ -24,6 +24,7 @@ mod leaves;
 mod limits;
 mod marks;
 mod model;
+mod read_only;
 mod reads;
 mod space_back;
 mod support;
