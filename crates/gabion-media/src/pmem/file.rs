@@ -82,12 +82,28 @@ impl PoolFile {
         Ok(file)
     }
 
+    /// Opens an existing file for reading, and shares its lock with others that do so.
+    pub(super) fn open_shared(path: &Path) -> Result<PoolFile> {
+        let file = File::open(path).map_err(|source| Error::io("open", path, None, source))?;
+        let file = PoolFile {
+            file,
+            path: path.into(),
+            owner: Owner::current(),
+        };
+        file.lock_as(FlockOperation::NonBlockingLockShared)?;
+        Ok(file)
+    }
+
     /// Takes the lock of the file. A child that the last holder forked has it until it executes
     /// its program, so the lock of a pool that was just closed may be free only a moment later.
     fn lock(&self) -> Result<()> {
+        self.lock_as(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_as(&self, kind: FlockOperation) -> Result<()> {
         let mut tries = LOCK_TRIES;
         loop {
-            match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            match flock(&self.file, kind) {
                 Ok(()) => return Ok(()),
                 Err(rustix::io::Errno::WOULDBLOCK) if tries > 1 => tries -= 1,
                 Err(rustix::io::Errno::WOULDBLOCK) => {

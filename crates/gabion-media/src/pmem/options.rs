@@ -66,6 +66,9 @@ pub struct PoolOptions {
     /// Open a pool of class Process that may be torn since the system went down while it was
     /// open. The structure in it must then check what it reads.
     pub salvage: bool,
+    /// Let others [look](super::Pool::inspect) at the pool at the same time: its file is opened for
+    /// reading only, so that nobody needs to be allowed to write to it.
+    pub shares: bool,
     /// How recovery finds out what refers to a block.
     pub reachable: Reachable,
     /// Keep one block of each size back for [`Pool::alloc_instead`](super::Pool::alloc_instead),
@@ -92,6 +95,7 @@ impl Default for PoolOptions {
             checkpoint: None,
             checkpoint_disk: None,
             salvage: false,
+            shares: false,
             reachable: Reachable::Word,
             keeps_back: false,
             keeps_run: 0,

@@ -101,6 +101,7 @@ methods! {
     persist(durability: Durability) -> Result<()>;
     wait_idle() -> Result<()>;
     promise(durability: Durability) -> ();
+    is_read_only() -> bool;
     stats() -> Stats;
     compact_range(keyspace: &Keyspace, lower: &[u8], upper: Option<&[u8]>) -> Result<()>;
 }

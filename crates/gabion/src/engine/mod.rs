@@ -213,12 +213,6 @@ impl Handle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Handle> {
         let engine = engine_of(&disk)?.unwrap_or(options.engine);
-        if options.read_only && engine.capabilities().mapped {
-            return Err(Error::Unsupported {
-                engine: engine.name(),
-                operation: "opening for reading only",
-            });
-        }
         Ok(match engine {
             Engine::Wip => Handle::Wip(Wip::open(disk, options)?),
             Engine::Flex => Handle::Flex(Flex::open(disk, options)?),
@@ -242,7 +236,8 @@ impl Handle {
         match self {
             Handle::Wip(engine) => engine.disk.is_read_only(),
             Handle::Flex(engine) => engine.disk.is_read_only(),
-            Handle::Scmkv(_) | Handle::Sptree(_) => false,
+            Handle::Scmkv(engine) => engine.is_read_only(),
+            Handle::Sptree(engine) => engine.is_read_only(),
         }
     }
 

@@ -50,8 +50,9 @@ pub struct Options {
     /// Open the store for reading only: nothing is written, not even a lock file, so the directory
     /// may be one that nobody can write to. Any number of processes may do so at the same time, as
     /// long as nobody has the store open for writing. What only the log has is recovered into
-    /// memory. Changes are [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly). Not of
-    /// [mapped](crate::Capabilities::mapped) stores. Default: false.
+    /// memory, and of a [mapped](crate::Capabilities::mapped) store each page that changes when it
+    /// is opened. Changes are [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly).
+    /// Default: false.
     pub read_only: bool,
     /// What writes survive unless they ask for something else, such as by
     /// [`Keyspace::put_with`](crate::Keyspace::put_with). Default: [`Durability::Interval`] with

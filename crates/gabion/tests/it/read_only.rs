@@ -1,13 +1,15 @@
 //! Stores that are opened for reading only: they say the same, and nothing of them is written.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
 
 use gabion::{Db, Durability, Engine, Error, Options, Result, WriteBatch};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
     Context, Step, Subject, Twin, Workload, assert_sound, assert_twin, base_seed, bytes_of,
-    engines_on_disks, keyspace, option_sets, small_options,
+    engines_on_disks, keyspace, mapped, option_sets, small_options,
 };
 
 /// All files of a disk.
@@ -181,16 +183,63 @@ fn a_directory_is_read_and_not_changed() {
     }
 }
 
+/// Stores in mapped files, with and without a checkpoint, that were closed, or whose process ended.
 #[test]
-fn engines_that_cannot_say_so() {
+fn a_mapped_store_is_looked_at() {
     for engine in [Engine::Scmkv, Engine::Sptree] {
-        let dir = tempfile::tempdir().unwrap();
-        let options = small_options().engine(engine);
-        options.clone().open(dir.path()).unwrap().close().unwrap();
-        let refused = options.read_only(true).open(dir.path());
-        assert!(
-            matches!(refused, Err(Error::Unsupported { .. })),
-            "{refused:?}"
-        );
+        for checkpoints in [false, true] {
+            let _context = Context(|| format!("{engine}, checkpoints {checkpoints}"));
+            let dir = tempfile::tempdir().unwrap();
+            let options = mapped(small_options(), |own| own.checkpoints(checkpoints));
+            let options = options.engine(engine);
+            let db = options.clone().open(dir.path()).unwrap();
+            for number in 0..500u64 {
+                db.put(number.to_le_bytes(), bytes_of(number, 100)).unwrap();
+            }
+            db.keyspace("second").unwrap().put("key", "value").unwrap();
+            db.close().unwrap();
+            let before = contents(dir.path());
+            let readers = [0, 2].map(|threads| {
+                let options = options.clone().read_only(true).background_threads(threads);
+                options.open(dir.path()).unwrap()
+            });
+            for db in &readers {
+                assert_eq!(db.default_keyspace().pairs().count(), 500);
+                for number in 0..500u64 {
+                    let found = db.get(number.to_le_bytes()).unwrap();
+                    assert_eq!(found.as_deref(), Some(&bytes_of(number, 100)[..]));
+                }
+                let second = db.existing_keyspace("second").unwrap();
+                assert_eq!(second.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+                for refused in [
+                    db.put("key", "value"),
+                    db.delete("key"),
+                    db.keyspace("third").map(drop),
+                    second.update("key", |_| Some("value")).map(drop),
+                ] {
+                    assert!(matches!(refused, Err(Error::OpenedReadOnly)), "{refused:?}");
+                }
+                assert!(db.stats().read_only.unwrap().contains("reading only"));
+                db.wait_idle().unwrap();
+            }
+            let error = options.clone().open(dir.path()).unwrap_err();
+            assert!(error.is_locked(), "{error}");
+            readers.into_iter().for_each(|db| db.close().unwrap());
+            assert!(contents(dir.path()) == before);
+            let db = options.clone().open(dir.path()).unwrap();
+            let refused = options.read_only(true).open(dir.path());
+            assert!(
+                refused.is_err_and(|error| error.is_locked()),
+                "somebody writes"
+            );
+            db.close().unwrap();
+        }
     }
+}
+
+/// All files of a directory.
+fn contents(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let files = entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap()));
+    files.collect()
 }

@@ -26,10 +26,14 @@ impl Pool {
     /// Refused as by [`Pool::open`].
     pub fn inspect(path: &Path, options: PoolOptions) -> Result<Pool> {
         let checkpoint = match sync::disk_of(&options)? {
-            Some((disk, name)) => Checkpoint::look(disk, &name)?,
+            Some((disk, name)) => Checkpoint::look(disk.read_only(), &name)?,
             None => None,
         };
-        let file = match PoolFile::open(path) {
+        let opened = match options.shares {
+            true => PoolFile::open_shared(path),
+            false => PoolFile::open(path),
+        };
+        let file = match opened {
             Err(error) if error.is_not_found() && checkpoint.is_some() => None,
             opened => Some(Arc::new(opened?)),
         };

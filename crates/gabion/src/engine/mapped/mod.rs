@@ -336,6 +336,11 @@ impl<S: PoolStore> Mapped<S> {
     #[expect(clippy::unused_self, reason = "as above")]
     pub(crate) fn end_snapshot(&self, _point: ReadPoint) {}
 
+    /// Whether it was opened for reading only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.options.read_only
+    }
+
     /// Keeps the first failure that makes the store read-only, and passes the error on. A shortage
     /// is none: what failed for it may be tried again.
     fn fail(&self, error: Error) -> Error {

@@ -20,7 +20,8 @@
 //! as much (`Pool::close`). The next opening makes the checkpoint before it changes anything; if
 //! there is still no space, the store is *looked at*: its pool is mapped so that nothing of the
 //! file changes, reads go on, and writes are refused for want of space until the store is opened
-//! again. So nothing that was closed can be lost to a power failure.
+//! again. A store that is opened for reading only is looked at, too, by any number of processes. So
+//! nothing that was closed can be lost to a power failure.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,10 +67,14 @@ impl<S: PoolStore> Mapped<S> {
         if exists && options.error_if_exists {
             return Err(store_exists(&disk));
         }
-        let lock = disk.lock(LOCK)?;
+        let lock = match disk.is_read_only() {
+            true => disk.lock_shared(LOCK)?,
+            false => disk.lock(LOCK)?,
+        };
         let opened = match Root::read(&disk, &S::ROOT) {
             Ok(root) if root.is_made && options.error_if_exists => return Err(store_exists(&disk)),
             Ok(root) if root.is_made => open_pool::<S>(&disk, &root, &options)?,
+            Ok(_) if disk.is_read_only() => return Err(no_store(&disk)),
             Ok(root) => {
                 Pool::remove(&root.pool_path(&disk))?;
                 Pool::remove(&disk.path_of(CHECKPOINT_NAME))?;
@@ -185,15 +190,20 @@ fn pool_options<S: PoolStore>(options: &Options, checkpoint: Option<PathBuf>) ->
 fn open_pool<S: PoolStore>(disk: &Disk, root: &Root, options: &Options) -> Result<Opened<S>> {
     let pool_options = pool_options::<S>(options, root.checkpoint_path(disk));
     let path = root.pool_path(disk);
-    let (pool, shortage) = match Pool::open(&path, pool_options.clone()) {
+    let look = |shares| {
+        let options = pool_options.clone();
+        Pool::inspect(&path, PoolOptions { shares, ..options })
+    };
+    let opened = match disk.is_read_only() {
+        true => look(true).map(|pool| (pool, Some(Error::OpenedReadOnly))),
+        false => Pool::open(&path, pool_options.clone()).map(|pool| (pool, None)),
+    };
+    let (pool, shortage) = match opened {
         Err(error) if root.has_checkpoint && error.is_no_space() => {
             tracing::warn!(%error, "the store is read only until it is opened with space");
-            (
-                Pool::inspect(&path, pool_options)?,
-                Some(Error::from(error)),
-            )
+            (look(false)?, Some(Error::from(error)))
         }
-        opened => (opened?, None),
+        opened => opened?,
     };
     // Nothing goes on in the background where nothing can be changed.
     let threads = match &shortage {

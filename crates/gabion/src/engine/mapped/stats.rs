@@ -98,7 +98,10 @@ impl<S: PoolStore> Mapped<S> {
             transactions: 0,
             transaction_age_ns_max: 0,
             durability: self.durability().to_string(),
-            read_only: self.health.failure().map(str::to_owned),
+            read_only: match self.options.read_only {
+                true => Some("it was opened for reading only".to_owned()),
+                false => self.health.failure().map(str::to_owned),
+            },
             keyspaces: keyspaces.collect(),
             mapped,
         }
