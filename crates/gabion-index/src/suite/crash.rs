@@ -433,10 +433,10 @@ fn filled_again() -> History {
 /// What the environment says, or few images, for a test of some seconds.
 pub(crate) fn limits() -> Limits {
     let few = Limits {
-        all: 128,
-        sample: 64,
-        nested_all: 16,
-        nested_sample: 8,
+        all: 80,
+        sample: 40,
+        nested_all: 10,
+        nested_sample: 5,
         ..Limits::default()
     };
     let is_long = std::env::var_os("GABION_CRASH_ALL").is_some();

@@ -272,3 +272,48 @@ fn what_cannot_be_merged_is_refused() {
         db.close().unwrap();
     }
 }
+
+/// A repair writes what only the log has anew, under other numbers, by which a merge says what it
+/// covers.
+#[test]
+fn what_was_merged_survives_a_repair_and_a_checkpoint() {
+    for engine in engines_on_disks() {
+        let sim = SimDisk::new();
+        let mut options = small_options().engine(engine).log_bytes_max(1 << 20);
+        options.tuning.memtable_budget_bytes = Some(1 << 20);
+        let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+        let keyspace = db.keyspace_with("counters", &counters()).unwrap();
+        let (mut random, mut twin) = (Random::new(base_seed()), [0; 20]);
+        for round in 0..600 {
+            let key = random.index(twin.len());
+            let by = random.below(100).cast_signed();
+            keyspace
+                .merge(format!("{key:02}"), by.to_le_bytes())
+                .unwrap();
+            twin[key] += by;
+            if round == 300 {
+                db.flush().unwrap();
+            }
+        }
+        let expect = |sim: &SimDisk, what: &str| {
+            let db = Db::open_on(Disk::simulated(sim), options.clone()).unwrap();
+            let keyspace = db.keyspace("counters").unwrap();
+            for (key, sum) in twin.iter().enumerate() {
+                let found = keyspace.get(format!("{key:02}")).unwrap();
+                assert_eq!(number(found), Some(*sum), "{engine}, {what}, {key}");
+            }
+            db.close().unwrap();
+        };
+        let killed = sim.process_kill(sim.ops());
+        let repaired = SimDisk::new();
+        let targets = (Disk::simulated(&killed), Disk::simulated(&repaired));
+        let report = gabion::repair_disk(&targets.0, &targets.1).unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+        expect(&repaired, "repaired");
+        let copied = SimDisk::new();
+        db.checkpoint_on(&Disk::simulated(&copied)).unwrap();
+        expect(&copied, "copied");
+        db.close().unwrap();
+        expect(&sim, "closed");
+    }
+}
