@@ -7,14 +7,14 @@
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `GABION_SEED` | where all random choices begin | 1 |
-//! | `GABION_CASES` | sequences of operations per option set, in `model` | 30 |
+//! | `GABION_CASES` | sequences of operations per option set, in `model` | 20 |
 //! | `GABION_WRITES` | writes per writer, in `concurrent` | 3000 |
 //! | `GABION_LIVENESS` | option sets of each engine, in `liveness` | 4, mapped ones 2 |
-//! | `GABION_HISTORIES` | histories of each engine and isolation, in `transactions` | 250 |
+//! | `GABION_HISTORIES` | histories of each engine and isolation, in `transactions` | 150 |
 //! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
 //! | `GABION_MERGE_CASES` | machines of 400 steps for each engine, in `merges` | 15 |
-//! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
-//! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
+//! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 20000 |
+//! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 36 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
 //! | `GABION_REPAIR_STRIDE` | a wrong byte at every n-th, in `repair` | 13, FlexDB 2401 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1, FlexDB 31 |

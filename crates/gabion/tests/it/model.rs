@@ -49,7 +49,7 @@ fn run_sets<S: Strategy<Value = Action>>(
     sets: impl Iterator<Item = (usize, Options)>,
     action: fn() -> S,
 ) -> Totals {
-    let cases = u32::try_from(setting("GABION_CASES", 30)).expect("a small number of cases");
+    let cases = u32::try_from(setting("GABION_CASES", 20)).expect("a small number of cases");
     let mut totals = Totals::default();
     for (number, options) in sets {
         let seed = base_seed() + number as u64;
@@ -80,7 +80,7 @@ fn run_sets<S: Strategy<Value = Action>>(
 /// The counts below make sure that a change of the engine's policies cannot turn these tests into
 /// tests of MemTables without anybody noticing.
 fn assert_covered(totals: &Totals) {
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.writes > 150 * cases, "{totals:?}");
     assert!(totals.flushes > 300 * cases, "{totals:?}");
     assert!(totals.compactions > 200 * cases, "{totals:?}");
@@ -92,7 +92,7 @@ fn assert_covered(totals: &Totals) {
 
 /// Commits are refused and take effect, and seldom the twin cannot say which.
 fn assert_transacted(totals: &Totals) {
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.commits > 8 * cases, "{totals:?}");
     assert!(totals.conflicts > cases / 2, "{totals:?}");
     assert!(totals.undecided < totals.commits / 8, "{totals:?}");
@@ -117,7 +117,7 @@ fn run_drawn(engine: Engine, sets: u64) -> Totals {
 #[test]
 fn the_store_equals_its_twin_under_drawn_options() {
     let totals = run_drawn(Engine::Wip, 8);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.flushes > 50 * cases, "{totals:?}");
     assert!(totals.compactions > 20 * cases, "{totals:?}");
 }
@@ -125,7 +125,7 @@ fn the_store_equals_its_twin_under_drawn_options() {
 #[test]
 fn a_flex_store_equals_its_twin_under_drawn_options() {
     let totals = run_drawn(Engine::Flex, 6);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.flushes > 20 * cases, "{totals:?}");
 }
 
@@ -133,7 +133,7 @@ fn a_flex_store_equals_its_twin_under_drawn_options() {
 fn mapped_stores_equal_their_twins_under_drawn_options() {
     for engine in [Engine::Scmkv, Engine::Sptree] {
         let totals = run_drawn(engine, 3);
-        let cases = setting("GABION_CASES", 30);
+        let cases = setting("GABION_CASES", 20);
         assert!(totals.writes > 50 * cases, "{totals:?}");
     }
 }
@@ -147,7 +147,7 @@ fn a_store_that_gathers_small_tables_equals_its_twin() {
     ];
     let sets = sets.into_iter().enumerate();
     let totals = run_sets(Engine::Wip, sets, action::appending);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.gathered > 20 * cases, "{totals:?}");
 }
 
@@ -155,7 +155,7 @@ fn a_store_that_gathers_small_tables_equals_its_twin() {
 fn a_store_that_ingests_equals_its_twin() {
     let sets = option_sets(Engine::Wip).into_iter().enumerate();
     let totals = run_sets(Engine::Wip, sets.step_by(2), action::ingesting);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.splits > 20 * cases, "{totals:?}");
     assert!(totals.joins > 2 * cases, "{totals:?}");
 }
@@ -164,7 +164,7 @@ fn a_store_that_ingests_equals_its_twin() {
 fn a_store_that_drops_keyspaces_equals_its_twin() {
     let sets = option_sets(Engine::Wip).into_iter().enumerate();
     let totals = run_sets(Engine::Wip, sets, action::dropping);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.drops > 50 * cases, "{totals:?}");
     assert!(totals.splits > 5 * cases, "{totals:?}");
 }
@@ -173,7 +173,7 @@ fn a_store_that_drops_keyspaces_equals_its_twin() {
 fn a_flex_store_that_drops_keyspaces_equals_its_twin() {
     let sets = option_sets(Engine::Flex).into_iter().enumerate();
     let totals = run_sets(Engine::Flex, sets, action::dropping);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.drops > 50 * cases, "{totals:?}");
     assert!(totals.flushes > 50 * cases, "{totals:?}");
 }
@@ -181,14 +181,14 @@ fn a_flex_store_that_drops_keyspaces_equals_its_twin() {
 #[test]
 fn an_scmkv_store_equals_its_twin() {
     let totals = run_part(Engine::Scmkv, 0, 1);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.writes > 100 * cases, "{totals:?}");
 }
 
 #[test]
 fn an_sptree_store_equals_its_twin() {
     let totals = run_part(Engine::Sptree, 0, 1);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.writes > 100 * cases, "{totals:?}");
     assert!(totals.splits > 5 * cases, "{totals:?}");
 }
@@ -196,7 +196,7 @@ fn an_sptree_store_equals_its_twin() {
 #[test]
 fn a_flex_store_equals_its_twin() {
     let totals = run_part(Engine::Flex, 0, 1);
-    let cases = setting("GABION_CASES", 30);
+    let cases = setting("GABION_CASES", 20);
     assert!(totals.writes > 150 * cases, "{totals:?}");
     assert!(totals.flushes > 100 * cases, "{totals:?}");
     assert!(totals.log_segments > 60 * cases, "{totals:?}");

@@ -139,7 +139,7 @@ fn dropping(engine: Engine, seed: u64) -> Recording {
 
 #[test]
 fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000);
+    let wanted = setting("GABION_CRASH_POINTS", 20_000);
     let totals = explore_all(Engine::Wip, wanted, |seed| usual(Engine::Wip, seed));
     assert!(
         totals.flushes > wanted / 250 && totals.compactions > wanted / 400,
@@ -153,7 +153,7 @@ fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
 
 #[test]
 fn a_power_cut_leaves_a_prefix_while_small_tables_are_gathered() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 10;
+    let wanted = setting("GABION_CRASH_POINTS", 20_000) / 10;
     let totals = explore_all(Engine::Wip, wanted, appending);
     assert!(
         totals.gathered > wanted / 250 && totals.compactions > wanted / 400,
@@ -163,7 +163,7 @@ fn a_power_cut_leaves_a_prefix_while_small_tables_are_gathered() {
 
 #[test]
 fn a_power_cut_leaves_an_ingest_whole_or_not_at_all() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
+    let wanted = setting("GABION_CRASH_POINTS", 20_000) / 3;
     let totals = explore_all(Engine::Wip, wanted, ingesting);
     assert!(
         totals.flushes > wanted / 250 && totals.compactions > wanted / 400,
@@ -177,7 +177,7 @@ fn a_power_cut_leaves_an_ingest_whole_or_not_at_all() {
 
 #[test]
 fn a_power_cut_leaves_a_prefix_in_a_flex_store() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
+    let wanted = setting("GABION_CRASH_POINTS", 20_000) / 3;
     let totals = explore_all(Engine::Flex, wanted, |seed| usual(Engine::Flex, seed));
     assert!(
         totals.flushes > wanted / 250 && totals.log_segments > wanted / 1_000,
@@ -187,7 +187,7 @@ fn a_power_cut_leaves_a_prefix_in_a_flex_store() {
 
 #[test]
 fn a_power_cut_leaves_a_keyspace_whole_or_gone() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
+    let wanted = setting("GABION_CRASH_POINTS", 20_000) / 3;
     let totals = explore_all(Engine::Wip, wanted, |seed| dropping(Engine::Wip, seed));
     assert!(
         totals.flushes > wanted / 400 && totals.compactions > wanted / 1_000,
@@ -198,7 +198,7 @@ fn a_power_cut_leaves_a_keyspace_whole_or_gone() {
 
 #[test]
 fn a_power_cut_leaves_a_keyspace_of_a_flex_store_whole_or_gone() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
+    let wanted = setting("GABION_CRASH_POINTS", 20_000) / 3;
     let totals = explore_all(Engine::Flex, wanted, |seed| dropping(Engine::Flex, seed));
     assert!(
         totals.flushes > wanted / 400 && totals.log_segments > wanted / 1_000,

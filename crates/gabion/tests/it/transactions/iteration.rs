@@ -41,7 +41,7 @@ fn in_range(map: &Map, range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Vec<(Vec<u8>
 
 #[test]
 fn a_range_is_what_a_map_has_from_both_ends() {
-    let runs = setting("GABION_CASES", 30);
+    let runs = setting("GABION_CASES", 20);
     for engine in engines() {
         each_seed(
             base_seed(),

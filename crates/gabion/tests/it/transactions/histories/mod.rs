@@ -93,7 +93,7 @@ fn check_all(
 }
 
 fn check_interleaved(engine: Engine) {
-    let histories = setting("GABION_HISTORIES", 250);
+    let histories = setting("GABION_HISTORIES", 150);
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
         let run = |seed, counts: &mut Counts| {
             let run = interleaved::run(engine, isolation, seed);
@@ -120,7 +120,7 @@ fn check_interleaved(engine: Engine) {
 }
 
 fn check_threads(engine: Engine) {
-    let histories = setting("GABION_HISTORIES", 250) / 10;
+    let histories = setting("GABION_HISTORIES", 150) / 10;
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
         let run = |seed, counts: &mut Counts| {
             let (history, totals) = threads::run(engine, isolation, seed);
