@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs Gabion's C interface: libraries, headers, a pkg-config file and a CMake package.
+# Installs Gabion's C interface: libraries, headers, a pkg-config file and a CMake package; and the
+# library for programs of LevelDB's.
 #
 #   bindings/c/install.sh PREFIX [LIBRARIES]
 #
@@ -7,7 +8,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 mkdir -p "$1"
@@ -15,7 +16,8 @@ prefix=$(cd "$1" && pwd)
 if [ $# -eq 2 ]; then
     libraries=$2
 else
-    cargo build --manifest-path "$here/Cargo.toml" --profile measure -p gabion-c --locked
+    cargo build --manifest-path "$here/Cargo.toml" --profile measure --locked \
+        -p gabion-c -p gabion-leveldb
     libraries=${CARGO_TARGET_DIR:-$here/../../target}/measure
 fi
 abi=$(sed -n 's/^#define GABION_ABI_VERSION //p' "$here/include/gabion.h")
@@ -68,4 +70,20 @@ if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
     set(PACKAGE_VERSION_COMPATIBLE TRUE)
 endif()
 END
+if [ -f "$libraries/libgabion_leveldb.so" ]; then
+    install -d "$prefix/include/gabion/leveldb"
+    install -m 644 "$here/leveldb/include/leveldb/c.h" "$prefix/include/gabion/leveldb"
+    install -m 755 "$libraries/libgabion_leveldb.so" "$prefix/lib"
+    cat > "$prefix/lib/pkgconfig/gabion_leveldb.pc" <<END
+prefix=$prefix
+libdir=\${prefix}/lib
+includedir=\${prefix}/include/gabion
+
+Name: gabion_leveldb
+Description: The C interface of LevelDB on Gabion
+Version: $version
+Libs: -L\${libdir} -lgabion_leveldb
+Cflags: -I\${includedir}
+END
+fi
 echo "gabion $version is in $prefix"

@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion-bindings", 4),
     ("gabion-peers", 5),
     ("gabion-c", 5),
+    ("gabion-leveldb", 5),
     ("gabion-python", 5),
     ("gabion-cli", 6),
 ];

@@ -96,6 +96,34 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "cuts pages into slots, and lends what lies in them as long as it is shared",
     ),
     (
+        "bindings/c/leveldb/src/batch.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/db.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/iterator.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/lib.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/options.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/parts.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/raw.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
         "bindings/c/src/batch.rs",
         "functions that C calls, with pointers",
     ),
