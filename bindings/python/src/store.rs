@@ -213,7 +213,7 @@ impl Store {
             let committed = match body.call1((&transaction,)) {
                 Ok(result) => transaction.get().commit_now(py, None).map(|()| result),
                 Err(error) => {
-                    transaction.get().end();
+                    transaction.get().end(py);
                     Err(error)
                 }
             };

@@ -43,8 +43,8 @@ impl Transaction {
     }
 
     /// Rolls it back, if it is open.
-    pub(crate) fn end(&self) {
-        self.transaction.rollback();
+    pub(crate) fn end(&self, py: Python<'_>) {
+        py.detach(|| self.transaction.rollback());
     }
 
     fn find(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Slice>> {
@@ -83,10 +83,10 @@ impl Transaction {
         _traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         // Who has ended it within the block meant that.
-        match class.is_none() && self.transaction.is_open() {
+        match class.is_none() && self.is_open(py) {
             true => self.commit_now(py, None),
             false => {
-                self.end();
+                self.end(py);
                 Ok(())
             }
         }
@@ -242,7 +242,7 @@ impl Transaction {
     }
 
     #[getter]
-    fn is_open(&self) -> bool {
-        self.transaction.is_open()
+    fn is_open(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.transaction.is_open())
     }
 }

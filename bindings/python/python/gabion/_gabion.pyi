@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from datetime import datetime, timedelta
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, final, overload
 
@@ -102,7 +103,7 @@ class Keyspace(_Readable, MutableMapping[bytes, bytes]):
 @final
 class Store(Keyspace):
     @property
-    def path(self) -> PathLike[str]: ...
+    def path(self) -> Path: ...
     @property
     def engine(self) -> str: ...
     def __enter__(self) -> Self: ...
