@@ -62,7 +62,15 @@ fn compile(source: &str, dir: &Path) -> PathBuf {
         false => ("cc", "-std=c11"),
     };
     let mut command = Command::new(compiler);
-    command.args([standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]);
+    command.args([
+        standard,
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        "-g",
+        "-pthread",
+    ]);
     command.arg(source).arg("-o").arg(&program);
     match has("pkg-config") {
         true => {
@@ -132,6 +140,11 @@ fn every_function() {
     }
     assert!(count > 60, "{count} functions");
     assert_eq!(compile_and_run("tests/c/all.c"), "");
+}
+
+#[test]
+fn every_method() {
+    assert_eq!(compile_and_run("tests/c/all.cpp"), "");
 }
 
 #[test]
