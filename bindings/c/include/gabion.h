@@ -67,7 +67,7 @@ enum gabion_code
     GABION_CODE_NEWER_FORMAT = 7,
     // The store needs a part that this library was built without.
     GABION_CODE_MISSING_FEATURE = 8,
-    // An earlier failure ended writing.
+    // An earlier failure ended writing, or the store was opened for reading only.
     GABION_CODE_READ_ONLY = 9,
     // A key, a value, a batch, a name or a transaction is too long.
     GABION_CODE_LIMIT = 10,
@@ -103,6 +103,10 @@ enum gabion_code
     GABION_CODE_BUSY = 25,
     // A thread of the store failed, or a bug of Gabion's was stopped at its border.
     GABION_CODE_INTERNAL = 26,
+    // The merge operator of a keyspace failed for a key.
+    GABION_CODE_MERGE_FAILED = 27,
+    // The keyspace has another merge operator than the program gave, or the program gave none.
+    GABION_CODE_OTHER_MERGE_OPERATOR = 28,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

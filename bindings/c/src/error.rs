@@ -30,7 +30,7 @@ pub enum GabionCode {
     NewerFormat = 7,
     /// The store needs a part that this library was built without.
     MissingFeature = 8,
-    /// An earlier failure ended writing.
+    /// An earlier failure ended writing, or the store was opened for reading only.
     ReadOnly = 9,
     /// A key, a value, a batch, a name or a transaction is too long.
     Limit = 10,
@@ -66,6 +66,10 @@ pub enum GabionCode {
     Busy = 25,
     /// A thread of the store failed, or a bug of Gabion's was stopped at its border.
     Internal = 26,
+    /// The merge operator of a keyspace failed for a key.
+    MergeFailed = 27,
+    /// The keyspace has another merge operator than the program gave, or the program gave none.
+    OtherMergeOperator = 28,
 }
 
 impl From<Code> for GabionCode {
@@ -96,6 +100,8 @@ impl From<Code> for GabionCode {
             Code::Ended => GabionCode::Ended,
             Code::InvalidArgument => GabionCode::InvalidArgument,
             Code::Busy => GabionCode::Busy,
+            Code::MergeFailed => GabionCode::MergeFailed,
+            Code::OtherMergeOperator => GabionCode::OtherMergeOperator,
             _ => GabionCode::Internal,
         }
     }

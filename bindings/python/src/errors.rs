@@ -33,6 +33,8 @@ fn class(code: Code) -> &'static str {
         Code::InvalidArgument | Code::OutOfOrder => "ArgumentError",
         Code::Busy => "BusyError",
         Code::Internal => "InternalError",
+        Code::MergeFailed => "MergeFailedError",
+        Code::OtherMergeOperator => "OtherMergeOperatorError",
         _ => "MediaError",
     }
 }

@@ -33,6 +33,10 @@ def test_flags(tmp_path: Path) -> None:
         assert dict(database) == {b"text": b"words"} and "text" in database
         with pytest.raises(dbm.error, match='flag "r"'):
             database["text"] = ""
+        with dbm.open(path, "r") as second:
+            assert second["text"] == b"words"
+        with pytest.raises(dbm.error):
+            dbm.open(path, "w")
     with dbm.open(path, "n") as database:
         assert len(database) == 0
 

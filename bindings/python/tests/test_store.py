@@ -211,6 +211,17 @@ def test_options_are_read(tmp_path: Path) -> None:
             list(reversed(store))
 
 
+def test_a_store_for_reading_only(tmp_path: Path) -> None:
+    with gabion.open(tmp_path) as store:
+        store[b"a"] = b"1"
+    with gabion.open(tmp_path, read_only=True) as store, gabion.open(
+        tmp_path, read_only=True
+    ) as second:
+        assert dict(store) == dict(second) == {b"a": b"1"}
+        with pytest.raises(gabion.ReadOnlyError, match="for reading only"):
+            store[b"b"] = b"2"
+
+
 def test_maintenance(store: gabion.Store, tmp_path: Path) -> None:
     store.update({b"%d" % number: b"x" * 100 for number in range(100)})
     store.flush()

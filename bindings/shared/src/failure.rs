@@ -51,7 +51,7 @@ codes! {
     NewerFormat = 7, "NEWER_FORMAT";
     /// The store needs a part that this library was built without.
     MissingFeature = 8, "MISSING_FEATURE";
-    /// An earlier failure ended writing.
+    /// An earlier failure ended writing, or the store was opened for reading only.
     ReadOnly = 9, "READ_ONLY";
     /// A key, a value, a batch, a name or a transaction is too long.
     Limit = 10, "LIMIT";
@@ -87,6 +87,10 @@ codes! {
     Busy = 25, "BUSY";
     /// A thread of the store failed, or a bug of Gabion's was stopped at its border.
     Internal = 26, "INTERNAL";
+    /// The merge operator of a keyspace failed for a key.
+    MergeFailed = 27, "MERGE_FAILED";
+    /// The keyspace has another merge operator than the program gave, or the program gave none.
+    OtherMergeOperator = 28, "OTHER_MERGE_OPERATOR";
 }
 
 /// What went wrong.
@@ -131,7 +135,7 @@ fn code_of(error: &Error) -> Code {
         Error::NotAStore { .. } => Code::NotAStore,
         Error::NewerFormat { .. } | Error::UnknownFeatures { .. } => Code::NewerFormat,
         Error::MissingFeature { .. } => Code::MissingFeature,
-        Error::ReadOnly { .. } => Code::ReadOnly,
+        Error::ReadOnly { .. } | Error::OpenedReadOnly => Code::ReadOnly,
         Error::Limit { .. } => Code::Limit,
         Error::OutOfOrder { .. } => Code::OutOfOrder,
         Error::InvalidOption { .. } => Code::InvalidOption,
@@ -145,6 +149,8 @@ fn code_of(error: &Error) -> Code {
         Error::Unsupported { .. } => Code::Unsupported,
         Error::Forked { .. } => Code::Forked,
         Error::Closed => Code::Closed,
+        Error::MergeFailed { .. } => Code::MergeFailed,
+        Error::OtherMergeOperator { .. } => Code::OtherMergeOperator,
         Error::Thread { .. } | Error::Panicked { .. } => Code::Internal,
         // What else there is, or will be, has its sentence.
         _ => Code::Media,

@@ -47,6 +47,7 @@ const STORE: &[Setting<Options>] = settings! { Options:
     engine = engine, word;
     create_if_missing = create_if_missing, switch;
     error_if_exists = error_if_exists, switch;
+    read_only = read_only, switch;
     durability = durability, word;
     memory_bytes_max = memory_bytes_max, bytes;
     background_threads = background_threads, number;

@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Load(LoadArguments),
     Get(GetArguments),
     Put(PutArguments),
+    Merge(MergeArguments),
     Del(DelArguments),
     Scan(ScanArguments),
     Dump(DumpArguments),
@@ -273,6 +274,31 @@ pub(crate) struct GetArguments {
     /// Print in how many seconds the value expires, or `never`, in its place.
     #[arg(long, conflicts_with = "raw")]
     pub(crate) ttl: bool,
+    /// Print a value of eight bytes as the signed number that it is, little-endian.
+    #[arg(long, conflicts_with_all = ["raw", "ttl", "hex"])]
+    pub(crate) number: bool,
+}
+
+/// Merge an operand into the value of a key, as the operator of its keyspace says.
+///
+/// `gabion keyspace create NAME --merge add_i64` makes a keyspace of counters.
+#[derive(Args, Debug)]
+pub(crate) struct MergeArguments {
+    /// The key.
+    #[arg(value_name = "KEY")]
+    pub(crate) key: OsString,
+    /// The operand.
+    #[arg(value_name = "OPERAND", allow_negative_numbers = true)]
+    pub(crate) operand: OsString,
+    /// The operand is a signed number, to be written as eight bytes, little-endian.
+    #[arg(long, conflicts_with = "hex")]
+    pub(crate) number: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) notation: NotationArguments,
+    #[command(flatten)]
+    pub(crate) durability: DurabilityArguments,
 }
 
 /// Give a key a value.

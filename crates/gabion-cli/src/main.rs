@@ -46,6 +46,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Load(arguments) => load::run(arguments, &mut output)?,
         Command::Get(arguments) => commands::point::get(arguments, &mut output)?,
         Command::Put(arguments) => commands::point::put(arguments)?,
+        Command::Merge(arguments) => commands::point::merge(arguments)?,
         Command::Del(arguments) => commands::point::del(arguments)?,
         Command::Scan(arguments) => commands::scan::run(arguments, &mut output)?,
         Command::Dump(arguments) => commands::dump::run(arguments, &mut output)?,

@@ -2,10 +2,20 @@
 
 use std::path::Path;
 
-use gabion::{Db, Keyspace, Options};
+use gabion::{Db, Error, Keyspace, Options};
 
 use crate::args::StoreArguments;
 use crate::failure::Failure;
+
+/// Opens the store in `dir`, which must exist, for reading: beside others who read, and without a
+/// change of any file, if the engine can do that.
+pub(crate) fn open_reading(dir: &Path) -> Result<Db, Failure> {
+    require(dir)?;
+    match Options::default().read_only(true).open(dir) {
+        Err(Error::Unsupported { .. }) => open_existing(dir, Options::default()),
+        opened => Ok(opened?),
+    }
+}
 
 /// Opens the store in `dir`, which must exist: commands that read make nothing.
 pub(crate) fn open_existing(dir: &Path, options: Options) -> Result<Db, Failure> {

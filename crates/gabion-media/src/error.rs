@@ -70,6 +70,16 @@ pub enum Error {
         owner: u32,
     },
 
+    /// The directory was opened for reading only.
+    #[error(
+        "cannot change {path}: it was opened for reading only",
+        path = path.display()
+    )]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// The file ends before the bytes that were asked for.
     #[error(
         "cannot read {path}, offset {offset}: {wanted} bytes are needed and the file ends before \
@@ -294,10 +304,10 @@ impl Error {
     }
 
     /// Whether the medium, or a pool on it, is full, so that the same operation succeeds once space
-    /// is freed.
+    /// is freed. One that was opened for reading only counts as full.
     pub fn is_no_space(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Error::PoolFull { .. })
+        matches!(self, Error::PoolFull { .. } | Error::ReadOnly { .. })
             || matches!(self.kind(), Some(StorageFull | QuotaExceeded))
     }
 

@@ -94,6 +94,24 @@ impl WriteBatch {
         self.add(keyspace, Kind::PutExpiring, key.as_ref(), &stored)
     }
 
+    /// Adds a merge, as [`Keyspace::merge`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`], and those of [`Keyspace::merge`] that need no look at the store.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        keyspace.check_operand(key, operand)?;
+        self.add(keyspace, Kind::Operand, key, operand)
+    }
+
     /// Adds a delete.
     ///
     /// # Errors

@@ -73,10 +73,11 @@ impl Engine {
                 snapshots: true,
                 transactions: true,
                 expiry: true,
+                merges: true,
                 ingest: self == Engine::Wip,
                 checkpoint: true,
                 repair: true,
-                keyspace_options: self == Engine::Wip,
+                keyspace_options: true,
                 drop_keyspace: true,
                 mapped: false,
                 key_bytes_max: limits::KEY_BYTES_MAX,
@@ -87,6 +88,7 @@ impl Engine {
                 snapshots: false,
                 transactions: false,
                 expiry: false,
+                merges: false,
                 ingest: false,
                 checkpoint: false,
                 repair: false,
@@ -156,6 +158,8 @@ pub struct Capabilities {
     pub transactions: bool,
     /// Records that expire: [`Keyspace::put_expiring`](crate::Keyspace::put_expiring).
     pub expiry: bool,
+    /// Changes that are written without a read: [`Keyspace::merge`](crate::Keyspace::merge).
+    pub merges: bool,
     /// Sorted pairs become part of the store as tables of their own, past the log and the
     /// MemTables: [`Keyspace::ingest`](crate::Keyspace::ingest).
     pub ingest: bool,
@@ -164,7 +168,8 @@ pub struct Capabilities {
     pub checkpoint: bool,
     /// What can be read of a damaged store becomes another one: [`repair`](crate::repair()).
     pub repair: bool,
-    /// Keyspaces have options of their own: [`Db::keyspace_with`](crate::Db::keyspace_with).
+    /// Keyspaces have options of their own: [`Db::keyspace_with`](crate::Db::keyspace_with). Those
+    /// of tables are for [`Engine::Wip`] alone.
     pub keyspace_options: bool,
     /// Keyspaces can be dropped: [`Db::drop_keyspace`](crate::Db::drop_keyspace).
     pub drop_keyspace: bool,

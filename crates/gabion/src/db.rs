@@ -83,7 +83,7 @@ impl Options {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
         self.check()?;
-        let disk = if self.create_if_missing {
+        let disk = if self.create_if_missing && !self.read_only {
             if !path.exists() {
                 self.engine.check_built()?;
             }
@@ -120,6 +120,10 @@ impl Db {
         options.check()?;
         let path = disk.path().to_owned();
         let durability = options.durability;
+        let (disk, options) = match options.read_only {
+            true => (disk.read_only(), options.for_reading()),
+            false => (disk, options),
+        };
         let engine = Handle::open(disk, options)?;
         // ORDER: Relaxed; the number only has to differ.
         let id = NEXT_STORE_ID.fetch_add(1, Ordering::Relaxed);
@@ -162,7 +166,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Limit`] for a name that is empty or longer than 255 bytes, [`Error::ReservedName`]
-    /// for one that begins with `gabion.`, and the errors of writes.
+    /// for one that begins with `gabion.`, [`Error::OtherMergeOperator`] of a keyspace with an
+    /// operator of a program's own, which [`Db::keyspace_with`] names, and the errors of writes.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         refuse_reserved(name)?;
         self.made_keyspace(name, None)
@@ -172,7 +177,8 @@ impl Db {
     /// that had others.
     ///
     /// # Errors
-    /// As [`Db::keyspace`]; [`Error::InvalidOption`]; [`Error::Unsupported`] for engines without
+    /// As [`Db::keyspace`]; [`Error::InvalidOption`]; [`Error::OtherMergeOperator`] where the
+    /// keyspace has another operator than the options; [`Error::Unsupported`] for engines without
     /// [them](crate::Capabilities::keyspace_options).
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         refuse_reserved(name)?;
@@ -210,6 +216,7 @@ impl Db {
 
     fn made_keyspace(&self, name: &str, options: Option<&KeyspaceOptions>) -> Result<Keyspace> {
         let inner = self.handle().create_keyspace(name, options)?;
+        inner.options().check_operator(name)?;
         Ok(Keyspace {
             store: Arc::clone(self.store()),
             inner,
@@ -219,14 +226,18 @@ impl Db {
     /// The keyspace of that name.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`]; [`Error::ReservedName`] as [`Db::keyspace`].
+    /// [`Error::NoSuchKeyspace`]; [`Error::ReservedName`] and [`Error::OtherMergeOperator`] as
+    /// [`Db::keyspace`].
     pub fn existing_keyspace(&self, name: &str) -> Result<Keyspace> {
         refuse_reserved(name)?;
         match self.handle().find_keyspace(name) {
-            Some(inner) => Ok(Keyspace {
-                store: Arc::clone(self.store()),
-                inner,
-            }),
+            Some(inner) => {
+                inner.options().check_operator(name)?;
+                Ok(Keyspace {
+                    store: Arc::clone(self.store()),
+                    inner,
+                })
+            }
             None => Err(self.no_such_keyspace(name)),
         }
     }

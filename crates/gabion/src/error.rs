@@ -93,6 +93,13 @@ pub enum Error {
         cause: String,
     },
 
+    /// The store was opened for reading only.
+    #[error(
+        "the store was opened for reading only, and this changes it: open it without \
+         Options::read_only"
+    )]
+    OpenedReadOnly,
+
     /// An argument is longer than the engine's limit.
     #[error("the {what} has {size} bytes, the limit is {limit}")]
     Limit {
@@ -180,6 +187,38 @@ pub enum Error {
          one that was rolled back to"
     )]
     NoSuchSavepoint,
+
+    /// The operator of a keyspace has no result for a key: what is merged there cannot be read,
+    /// until the key is put or deleted, or the program has an operator that can.
+    #[error(
+        "the merge operator {operator:?} failed for the key \"{key}\" of the store: {why}. Nothing \
+         that was merged is lost; put or delete the key, or mend the operator",
+        key = key.escape_ascii()
+    )]
+    MergeFailed {
+        /// The operator's name.
+        operator: String,
+        /// The key.
+        key: Vec<u8>,
+        /// What the operator says.
+        why: String,
+    },
+
+    /// A keyspace has an operator, and was opened without it or with another one; or it has none,
+    /// and something was to be merged.
+    #[error(
+        "the keyspace {keyspace:?} of the store has the merge operator {kept}, and the program \
+         gave {given}: operands mean something else to another one. Open it with KeyspaceOptions \
+         that name the one it has"
+    )]
+    OtherMergeOperator {
+        /// The keyspace's name.
+        keyspace: String,
+        /// The name of the operator that it has, or that it has none.
+        kept: String,
+        /// The name of the one that the program gave, or that it gave none.
+        given: String,
+    },
 
     /// The keyspace belongs to another store than the transaction.
     #[error("the keyspace {keyspace:?} belongs to another store than the transaction")]

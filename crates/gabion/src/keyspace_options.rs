@@ -11,16 +11,19 @@
 //! | 2 | `block_bytes` | a number |
 //! | 3 | `filter_bits_per_key` | a number |
 //! | 4 | `default_expiry` | milliseconds |
+//! | 5 | `merge` | the operator's name |
 //!
 //! An unknown tag is of a newer program and an error: a keyspace may need what it says.
 
 use std::fmt;
 use std::time::Duration;
 
+use crate::compaction_filter::FilterOfKeyspace;
 use crate::expiry::millis;
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
-use crate::{Compression, Error, Options, Result};
+use crate::merge::MergeOperator;
+use crate::{Compression, Engine, Error, Options, Result};
 
 /// Options of one keyspace. What is `None` is as the store's [`Options`] say.
 ///
@@ -40,17 +43,23 @@ use crate::{Compression, Error, Options, Result};
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
-    /// How blocks are compressed.
+    /// How blocks are compressed. For [`Engine::Wip`].
     pub compression: Option<Compression>,
     /// Bytes of a block before compression, as [`Tuning::block_bytes`](crate::Tuning::block_bytes).
+    /// For [`Engine::Wip`].
     pub block_bytes: Option<usize>,
     /// Bits of the filters of tables for each key, as
-    /// [`Tuning::filter_bits_per_key`](crate::Tuning::filter_bits_per_key).
+    /// [`Tuning::filter_bits_per_key`](crate::Tuning::filter_bits_per_key). For [`Engine::Wip`].
     pub filter_bits_per_key: Option<u32>,
     /// How long after a put its value expires, unless the put says it itself
     /// ([`Keyspace::put_expiring`](crate::Keyspace::put_expiring)). Puts of batches, transactions
     /// and ingests count from their calls on. In whole milliseconds, at least one.
     pub default_expiry: Option<Duration>,
+    /// What [merged](crate::Keyspace::merge) operands mean. A keyspace that has an operator keeps
+    /// its name: options without it, or with another one, are an error from then on.
+    pub merge: Option<MergeOperator>,
+    /// What compactions ask about values, as long as the store is open. For [`Engine::Wip`].
+    pub compaction_filter: Option<FilterOfKeyspace>,
 }
 
 impl KeyspaceOptions {
@@ -90,6 +99,25 @@ impl KeyspaceOptions {
         }
     }
 
+    /// Sets [`KeyspaceOptions::merge`]: a [`Merge`](crate::Merge) of the program's own, or a
+    /// [`MergeOperator`].
+    #[must_use]
+    pub fn merge(self, operator: impl Into<MergeOperator>) -> KeyspaceOptions {
+        KeyspaceOptions {
+            merge: Some(operator.into()),
+            ..self
+        }
+    }
+
+    /// Sets [`KeyspaceOptions::compaction_filter`].
+    #[must_use]
+    pub fn compaction_filter(self, filter: impl Into<FilterOfKeyspace>) -> KeyspaceOptions {
+        KeyspaceOptions {
+            compaction_filter: Some(filter.into()),
+            ..self
+        }
+    }
+
     /// Whether all is as the store's options say.
     pub fn is_empty(&self) -> bool {
         *self == KeyspaceOptions::default()
@@ -114,7 +142,56 @@ impl KeyspaceOptions {
                 why: "expiries are counted in milliseconds".into(),
             });
         }
+        if let Some(merge) = &self.merge {
+            merge.check_name()?;
+        }
         self.on(&Options::default()).check()
+    }
+
+    /// These options, for a keyspace `name` that has the options `kept`: an error if operands of
+    /// `kept` would mean something else. What the program has said of an operator stays said.
+    pub(crate) fn in_place_of(
+        &self,
+        name: &str,
+        kept: &KeyspaceOptions,
+    ) -> Result<KeyspaceOptions> {
+        let shown = |operator: Option<&MergeOperator>| match operator {
+            Some(operator) => format!("{:?}", operator.name()),
+            None => "none".to_owned(),
+        };
+        if kept.merge.is_some() && self.merge != kept.merge {
+            return Err(Error::OtherMergeOperator {
+                keyspace: name.to_owned(),
+                kept: shown(kept.merge.as_ref()),
+                given: shown(self.merge.as_ref()),
+            });
+        }
+        let given = self.merge.as_ref().filter(|given| given.is_known());
+        Ok(KeyspaceOptions {
+            merge: given
+                .or(kept.merge.as_ref())
+                .or(self.merge.as_ref())
+                .cloned(),
+            compaction_filter: self
+                .compaction_filter
+                .as_ref()
+                .or(kept.compaction_filter.as_ref())
+                .cloned(),
+            ..self.clone()
+        })
+    }
+
+    /// An error unless the program has said what the operator of the keyspace `name` does, if it
+    /// has one.
+    pub(crate) fn check_operator(&self, name: &str) -> Result<()> {
+        match &self.merge {
+            Some(kept) if !kept.is_known() => Err(Error::OtherMergeOperator {
+                keyspace: name.to_owned(),
+                kept: format!("{:?}", kept.name()),
+                given: "none".to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The bytes that a store keeps.
@@ -143,6 +220,10 @@ impl KeyspaceOptions {
         if let Some(after) = self.default_expiry {
             put(4, &[millis(after)]);
         }
+        if let Some(merge) = &self.merge {
+            put_varint(&mut bytes, 5);
+            put_bytes(&mut bytes, merge.name().as_bytes());
+        }
         bytes
     }
 
@@ -156,7 +237,15 @@ impl KeyspaceOptions {
                 return Err(reader.malformed("the options of a keyspace do not ascend"));
             }
             last = tag;
-            let mut value = Reader::new(reader.bytes()?, 0);
+            let value = reader.bytes()?;
+            if tag == 5 {
+                let name = std::str::from_utf8(value);
+                let name =
+                    name.map_err(|_| reader.malformed("the name of an operator is no text"))?;
+                options.merge = Some(MergeOperator::named(name));
+                continue;
+            }
+            let mut value = Reader::new(value, 0);
             match tag {
                 1 => {
                     options.compression = Some(match value.varint()? {
@@ -181,15 +270,22 @@ impl KeyspaceOptions {
         Ok(options)
     }
 
-    /// An error for an engine that has no tables to which they could apply.
-    pub(crate) fn refuse(&self, engine: &'static str) -> Result<()> {
-        match self.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Unsupported {
-                engine,
-                operation: "options of single keyspaces",
-            }),
-        }
+    /// An error for an engine that could not do what they say.
+    pub(crate) fn check_for(&self, engine: Engine) -> Result<()> {
+        let of_tables = self.compression.is_some()
+            || self.block_bytes.is_some()
+            || self.filter_bits_per_key.is_some();
+        let operation = match engine {
+            Engine::Wip => return Ok(()),
+            Engine::Flex if self.compaction_filter.is_some() => "compaction filters",
+            Engine::Flex if of_tables => "options of tables for single keyspaces",
+            Engine::Scmkv | Engine::Sptree if !self.is_empty() => "options of single keyspaces",
+            _ => return Ok(()),
+        };
+        Err(Error::Unsupported {
+            engine: engine.name(),
+            operation,
+        })
     }
 }
 
@@ -203,6 +299,7 @@ impl fmt::Display for KeyspaceOptions {
                 .map(|own| format!("filter_bits_per_key={own}")),
             self.default_expiry
                 .map(|own| format!("default_expiry={own:?}")),
+            self.merge.as_ref().map(|own| format!("merge={own}")),
         ];
         let shown: Vec<String> = shown.into_iter().flatten().collect();
         f.write_str(&shown.join(" "))
@@ -221,10 +318,11 @@ mod tests {
             .compression(Compression::Zstd(7))
             .block_bytes(16 << 10)
             .filter_bits_per_key(12)
-            .default_expiry(Duration::from_millis(300));
+            .default_expiry(Duration::from_millis(300))
+            .merge(crate::AddI64);
         assert_eq!(
             some.encode(),
-            b"\x01\x02\x02\x07\x02\x03\x80\x80\x01\x03\x01\x0c\x04\x02\xac\x02"
+            b"\x01\x02\x02\x07\x02\x03\x80\x80\x01\x03\x01\x0c\x04\x02\xac\x02\x05\x07add_i64"
         );
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd(19)] {
             let options = some.clone().compression(compression);
@@ -235,10 +333,12 @@ mod tests {
         assert_eq!(KeyspaceOptions::decode(&[]), Ok(none));
         assert_eq!(
             some.to_string(),
-            "compression=zstd:7 block_bytes=16384 filter_bits_per_key=12 default_expiry=300ms"
+            "compression=zstd:7 block_bytes=16384 filter_bits_per_key=12 default_expiry=300ms \
+             merge=add_i64"
         );
         for bad in [
-            &b"\x05\x01\x01"[..],
+            &b"\x06\x01\x01"[..],
+            b"\x05\x01\xff",
             b"\x01\x01\x03",
             b"\x02\x02\x01\x01",
             b"\x03\x01\x01\x02\x01\x01",

@@ -55,6 +55,7 @@ mod bytes;
 mod cache;
 mod capabilities;
 mod clock;
+mod compaction_filter;
 mod db;
 mod engine;
 mod error;
@@ -64,13 +65,16 @@ mod iter;
 pub mod key;
 mod keyspace;
 mod keyspace_expiry;
+mod keyspace_merge;
 mod keyspace_options;
 mod limits;
 mod log;
 mod memory;
+mod merge;
 mod names;
 mod new_dir;
 mod opened;
+mod operands;
 mod options;
 #[cfg(feature = "pm")]
 pub mod pm;
@@ -91,6 +95,7 @@ mod types;
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
 pub use clock::Clock;
+pub use compaction_filter::{CompactionFilter, FilterOfKeyspace, Filtered};
 pub use db::{DEFAULT_KEYSPACE, Db};
 pub use engine::{
     CheckReport, Lost, Problem, RepairReport, check, check_disk, destroy, destroy_disk, repair,
@@ -104,6 +109,9 @@ pub use ingest::Ingest;
 pub use iter::{Cursor, Iter, Pairs};
 pub use keyspace::Keyspace;
 pub use keyspace_options::KeyspaceOptions;
+pub use merge::{
+    AddI64, AddU64, Append, BitOr, MaxBytes, Merge, MergeError, MergeOperator, MinBytes,
+};
 pub use options::{
     Compression, Durability, MappedOptions, MemTableForm, Options, TableReads, Tuning,
 };

@@ -25,6 +25,12 @@ pub(crate) enum Kind {
     /// The key has a value from this sequence number on, and none from a moment on; what is stored
     /// is that moment and the value (`expiry`).
     PutExpiring = 3,
+    /// Operands are merged into what the key has below this sequence number; what is stored is what
+    /// they are, and what of the key they cover (`operands`).
+    Merge = 4,
+    /// An operand as it is handed in, in a write that is not committed yet. The commit makes one of
+    /// the other kinds of it, so no medium ever has it.
+    Operand = 5,
 }
 
 impl Kind {
@@ -41,6 +47,8 @@ impl Kind {
             1 => Some(Kind::Put),
             2 => Some(Kind::DeleteRange),
             3 => Some(Kind::PutExpiring),
+            4 => Some(Kind::Merge),
+            5 => Some(Kind::Operand),
             _ => None,
         }
     }
@@ -112,10 +120,10 @@ mod tests {
 
     #[test]
     fn kinds_survive_a_round_trip() {
-        for number in 0..4 {
+        for number in 0..6 {
             let kind = Kind::from_u8(number).unwrap();
             assert_eq!(kind as u8, number);
         }
-        assert_eq!(Kind::from_u8(4), None);
+        assert_eq!(Kind::from_u8(6), None);
     }
 }

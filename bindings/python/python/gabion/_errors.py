@@ -38,7 +38,7 @@ class MissingFeatureError(Error):
 
 
 class ReadOnlyError(Error):
-    """An earlier failure ended writing."""
+    """An earlier failure ended writing, or the store was opened for reading only."""
 
 
 class LimitError(Error, ValueError):
@@ -107,3 +107,11 @@ class BusyError(Error):
 
 class InternalError(Error):
     """A thread of the store failed, or a bug of Gabion's was stopped at its border."""
+
+
+class MergeFailedError(Error):
+    """The merge operator of a keyspace failed for a key."""
+
+
+class OtherMergeOperatorError(Error, ValueError):
+    """The keyspace has another merge operator than the program gave, or the program gave none."""

@@ -112,7 +112,8 @@ class Database(MutableMapping[bytes, bytes]):
 def open(file: str | os.PathLike[str], flag: str = "r", mode: int = 0o666) -> Database:
     """Opens the database in a directory.
 
-    The flag is "r" to read one that exists, "w" to write to it, "c" to make it if it is not there,
+    The flag is "r" to read one that exists, which any number of processes may do at a time, "w" to
+    write to it, "c" to make it if it is not there,
     "n" for a new one in any case. The mode, and what follows the first letter of the flag, say
     nothing to a store.
     """
@@ -122,7 +123,7 @@ def open(file: str | os.PathLike[str], flag: str = "r", mode: int = 0o666) -> Da
     path = os.fspath(file)
     if kind == "n" and os.path.isdir(path) and os.listdir(path):
         _gabion.destroy(path)
-    store = _gabion.open(path, create_if_missing=kind in ("c", "n"))
+    store = _gabion.open(path, create_if_missing=kind in ("c", "n"), read_only=kind == "r")
     return Database(store, is_read_only=kind == "r")
 
 

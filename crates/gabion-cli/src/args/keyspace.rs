@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use gabion::Compression;
+use gabion::{Compression, MergeOperator};
 
 /// Make keyspaces, list them, and set the options that one has in place of the store's.
 ///
-/// Options hold for what is written from then on; `gabion compact` writes anew what is there. Only
-/// stores of WipDB have options for single keyspaces.
+/// Options hold for what is written from then on; `gabion compact` writes anew what is there. Those
+/// of blocks and filters are for stores of WipDB alone.
 #[derive(Args, Debug)]
 pub(crate) struct KeyspaceArguments {
     /// What to do.
@@ -60,10 +60,22 @@ pub(crate) struct SetArguments {
     /// Let what is put expire after so many seconds, unless the put says it itself.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) default_ttl: Option<u64>,
+    /// What merged operands mean: add_i64, add_u64, max_bytes, min_bytes, bit_or, or append: with a
+    /// separator behind it. A keyspace keeps its operator for ever.
+    #[arg(long, value_name = "OPERATOR", value_parser = operator)]
+    pub(crate) merge: Option<MergeOperator>,
     /// Begin with the store's options: those that are not given are the store's again.
     #[arg(long)]
     pub(crate) reset: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn operator(name: &str) -> Result<MergeOperator, String> {
+    MergeOperator::built_in(name).ok_or_else(|| {
+        "there is no such operator; choose from: add_i64, add_u64, max_bytes, min_bytes, bit_or, \
+         append:SEPARATOR"
+            .to_owned()
+    })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use gabion::{Cursor, Db, Keyspace, Options};
+use gabion::{Cursor, Db, Keyspace};
 
 use crate::args::DumpArguments;
 use crate::dump;
@@ -14,7 +14,7 @@ use crate::store;
 
 /// Writes the dump that the arguments ask for.
 pub(crate) fn run(arguments: &DumpArguments, output: &mut Output) -> Result<(), Failure> {
-    let db = store::open_existing(&arguments.store.db, Options::default())?;
+    let db = store::open_reading(&arguments.store.db)?;
     let keyspace = store::existing_keyspace(&db, &arguments.store)?;
     if arguments.file == Path::new("-") {
         lines(&db, &keyspace, |line| output.bytes(line))?;

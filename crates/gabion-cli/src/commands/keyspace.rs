@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gabion::{Db, Keyspace, KeyspaceOptions, Options};
+use gabion::{Db, Error, KeyspaceOptions, Options};
 use serde_json::{Value, json};
 
 use crate::args::keyspace::{KeyspaceAction, KeyspaceArguments, ListArguments, SetArguments};
@@ -20,19 +20,32 @@ pub(crate) fn run(arguments: &KeyspaceArguments, output: &mut Output) -> Result<
 }
 
 fn list(arguments: &ListArguments, output: &mut Output) -> Result<(), Failure> {
-    let db = store::open_existing(&arguments.db, Options::default())?;
-    let keyspaces = db.keyspace_names().into_iter();
-    let keyspaces: Result<Vec<Keyspace>, _> =
-        keyspaces.map(|name| db.existing_keyspace(&name)).collect();
-    let keyspaces = keyspaces?;
+    let db = store::open_reading(&arguments.db)?;
+    let mut keyspaces = Vec::new();
+    for name in db.keyspace_names() {
+        keyspaces.push(match db.existing_keyspace(&name) {
+            // One whose operator is another program's can be listed all the same.
+            Err(Error::OtherMergeOperator { kept, .. }) => (name, Err(kept)),
+            keyspace => (name, Ok(keyspace?.options())),
+        });
+    }
     if arguments.json {
-        output.json(&Value::Array(keyspaces.iter().map(as_json).collect()))?;
+        let all = keyspaces.iter().map(|(name, options)| match options {
+            Ok(options) => as_json(name, options),
+            Err(operator) => json!({ "name": name, "options": null, "merge": operator }),
+        });
+        output.json(&Value::Array(all.collect()))?;
     } else {
-        for keyspace in &keyspaces {
-            output.line(&as_line(keyspace))?;
+        for (name, options) in &keyspaces {
+            output.line(&match options {
+                Ok(options) => as_line(name, options),
+                Err(operator) => {
+                    let name = escaped(name.as_bytes());
+                    format!("{name} merge={operator}, of another program")
+                }
+            })?;
         }
     }
-    drop(keyspaces);
     Ok(db.close()?)
 }
 
@@ -62,7 +75,11 @@ fn change(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let mut options = match arguments.reset {
-        true => KeyspaceOptions::default(),
+        true => {
+            let mut options = KeyspaceOptions::default();
+            options.merge = before.merge;
+            options
+        }
         false => before,
     };
     options.compression = arguments.compression.or(options.compression);
@@ -71,30 +88,33 @@ fn change(
     options.filter_bits_per_key = bits.or(options.filter_bits_per_key);
     let expiry = arguments.default_ttl.map(Duration::from_secs);
     options.default_expiry = expiry.or(options.default_expiry);
-    let keyspace = db.keyspace_with(&arguments.keyspace, &options)?;
+    options.merge = arguments.merge.clone().or(options.merge);
+    let (name, options) = (
+        &arguments.keyspace,
+        db.keyspace_with(&arguments.keyspace, &options)?.options(),
+    );
     match arguments.json {
-        true => output.json(&as_json(&keyspace))?,
-        false => output.line(&as_line(&keyspace))?,
+        true => output.json(&as_json(name, &options))?,
+        false => output.line(&as_line(name, &options))?,
     }
-    drop(keyspace);
     Ok(db.close()?)
 }
 
-fn as_json(keyspace: &Keyspace) -> Value {
-    let options = keyspace.options();
+fn as_json(name: &str, options: &KeyspaceOptions) -> Value {
     json!({
-        "name": keyspace.name(),
+        "name": name,
         "options": {
             "compression": options.compression.map(|own| own.to_string()),
             "block_bytes": options.block_bytes,
             "filter_bits_per_key": options.filter_bits_per_key,
             "default_expiry_ms": options.default_expiry.map(|own| own.as_millis()),
+            "merge": options.merge.as_ref().map(|own| own.name()),
         },
     })
 }
 
-fn as_line(keyspace: &Keyspace) -> String {
-    let (name, options) = (escaped(keyspace.name().as_bytes()), keyspace.options());
+fn as_line(name: &str, options: &KeyspaceOptions) -> String {
+    let name = escaped(name.as_bytes());
     match options.is_empty() {
         true => name.to_string(),
         false => format!("{name} {options}"),

@@ -1,4 +1,4 @@
-//! `get`, `put` and `del`: one key.
+//! `get`, `put`, `merge` and `del`: one key.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use gabion::{Db, Keyspace, Options};
 
-use crate::args::{DelArguments, GetArguments, NotationArguments, PutArguments};
+use crate::args::{DelArguments, GetArguments, MergeArguments, NotationArguments, PutArguments};
 use crate::escape::{escaped, hex, unhex};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -31,7 +31,7 @@ pub(crate) fn text_of(bytes: &[u8], notation: NotationArguments) -> String {
 /// Prints the value of a key.
 pub(crate) fn get(arguments: &GetArguments, output: &mut Output) -> Result<(), Failure> {
     let key = bytes_of(&arguments.key, arguments.notation)?;
-    let db = store::open_existing(&arguments.store.db, Options::default())?;
+    let db = store::open_reading(&arguments.store.db)?;
     let keyspace = store::existing_keyspace(&db, &arguments.store)?;
     let Some(value) = keyspace.get(&key)? else {
         return Err(Failure::new(format!(
@@ -41,10 +41,21 @@ pub(crate) fn get(arguments: &GetArguments, output: &mut Output) -> Result<(), F
     };
     match arguments.raw {
         _ if arguments.ttl => output.line(&ttl_of(&db, &keyspace, &key)?)?,
+        _ if arguments.number => output.line(&number_of(&value)?.to_string())?,
         true => output.bytes(&value)?,
         false => output.line(&text_of(&value, arguments.notation))?,
     }
     Ok(db.close()?)
+}
+
+/// The number that a value is.
+fn number_of(value: &[u8]) -> Result<i64, Failure> {
+    let number = <[u8; 8]>::try_from(value);
+    let number = number.map_err(|_| {
+        let len = value.len();
+        Failure::new(format!("the value has {len} bytes; a number has 8"))
+    })?;
+    Ok(i64::from_le_bytes(number))
 }
 
 /// How many seconds are left until the value of a key expires.
@@ -69,6 +80,25 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
         Some(ttl) => keyspace.put_expiring(&key, &value, ttl)?,
         None => keyspace.put(&key, &value)?,
     }
+    Ok(db.close()?)
+}
+
+/// Merges an operand into the value of a key.
+pub(crate) fn merge(arguments: &MergeArguments) -> Result<(), Failure> {
+    let key = bytes_of(&arguments.key, arguments.notation)?;
+    let operand = match arguments.number {
+        true => {
+            let text = arguments.operand.to_string_lossy();
+            let number = text.parse::<i64>();
+            let number = number.map_err(|_| Failure::usage(format!("{text} is no number")))?;
+            number.to_le_bytes().to_vec()
+        }
+        false => bytes_of(&arguments.operand, arguments.notation)?,
+    };
+    let durability = arguments.durability.durability;
+    let options = Options::default().durability(durability);
+    let db = store::open_existing(&arguments.store.db, options)?;
+    store::existing_keyspace(&db, &arguments.store)?.merge(&key, &operand)?;
     Ok(db.close()?)
 }
 

@@ -1,6 +1,6 @@
 //! `scan`: records in key order.
 
-use gabion::{Iter, Options};
+use gabion::Iter;
 
 use super::point::text_of;
 use super::range;
@@ -12,7 +12,7 @@ use crate::store;
 /// Prints the records that the arguments ask for.
 pub(crate) fn run(arguments: &ScanArguments, output: &mut Output) -> Result<(), Failure> {
     let range = range::of(&arguments.range, arguments.notation)?;
-    let db = store::open_existing(&arguments.store.db, Options::default())?;
+    let db = store::open_reading(&arguments.store.db)?;
     let keyspace = store::existing_keyspace(&db, &arguments.store)?;
     if let Some(range) = range {
         print(keyspace.range(range), arguments, output)?;

@@ -1,7 +1,7 @@
 //! `stats`: what a store consists of.
 
 use gabion::text::{bytes_text, count_text, counted};
-use gabion::{KeyspaceStats, MappedStats, Options, Stats};
+use gabion::{KeyspaceStats, MappedStats, Stats};
 
 use crate::args::StatsArguments;
 use crate::escape::escaped;
@@ -11,7 +11,7 @@ use crate::store;
 
 /// Prints the figures of a store.
 pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(), Failure> {
-    let db = store::open_existing(&arguments.db, Options::default())?;
+    let db = store::open_reading(&arguments.db)?;
     let stats = db.stats();
     match arguments.json {
         true => output.json_text(&stats.to_json())?,

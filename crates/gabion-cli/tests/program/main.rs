@@ -8,6 +8,7 @@ mod kill;
 mod lab;
 mod load;
 mod memory;
+mod merges;
 mod records;
 mod reproduce;
 mod space;

@@ -80,10 +80,7 @@ fn a_keyspace_has_options_of_its_own() {
     other.ok(&["put", "k", "v", "--engine", "flex"]);
     assert_eq!(other.ok(&["keyspace", "create", "plain"]), "plain\n");
     let packed = ["keyspace", "create", "packed", "--compression", "lz4"];
-    names(
-        &other.fails(1, &packed),
-        &["flex", "options of single keyspaces"],
-    );
+    names(&other.fails(1, &packed), &["flex", "options of tables"]);
 }
 
 #[test]

@@ -32,9 +32,11 @@ impl Inner {
         }
         let lock = match options.managed {
             true => None,
+            false if disk.is_read_only() => Some(disk.lock_shared(LOCK_NAME)?),
             false => Some(disk.lock(LOCK_NAME)?),
         };
-        let is_new = !recovery::exists(&disk)? || recovery::is_unused(&disk)?;
+        let is_new =
+            !disk.is_read_only() && (!recovery::exists(&disk)? || recovery::is_unused(&disk)?);
         if is_new && options.reached == DurablePoint::default() {
             recovery::create(&disk, &options, RandomState::new().hash_one(disk.path()))?;
         }

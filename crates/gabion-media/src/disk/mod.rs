@@ -94,6 +94,7 @@ pub struct Disk {
     /// The failed sync of the directory after which there are no others.
     failure: Arc<OnceLock<String>>,
     owner: Owner,
+    read_only: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +113,7 @@ impl Disk {
             prefix: Arc::default(),
             failure: Arc::default(),
             owner: Owner::current(),
+            read_only: false,
         })
     }
 
@@ -131,7 +133,24 @@ impl Disk {
             prefix: Arc::default(),
             failure: Arc::default(),
             owner: Owner::current(),
+            read_only: false,
         }
+    }
+
+    /// The same disk for reading only: what would change it is [`Error::ReadOnly`], a sync does
+    /// nothing, and files to be written anywhere are opened for reading. So it works on a medium
+    /// that nobody may write to.
+    #[must_use]
+    pub fn read_only(self) -> Disk {
+        Disk {
+            read_only: true,
+            ..self
+        }
+    }
+
+    /// Whether it is for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// The directory.
@@ -274,18 +293,24 @@ impl Disk {
 
     /// Opens an existing file to write it anywhere.
     pub fn open_random(&self, name: &str) -> Result<RandomFile> {
-        let name = &*self.changed_name(name)?;
+        let name = &*match self.read_only {
+            true => self.full_name(name)?,
+            false => self.changed_name(name)?,
+        };
         let file = match &self.medium {
+            Medium::System(dir) if self.read_only => {
+                random::File::System(dir.open_read(name)?.into())
+            }
             Medium::System(dir) => random::File::System(dir.open_write(name)?.into()),
             Medium::Simulated(sim) => {
                 random::File::Simulated(sim.open("open for writing", name)?.into())
             }
         };
-        Ok(RandomFile::new(
-            file,
-            self.path().join(name),
-            &self.counters,
-        ))
+        let file = RandomFile::new(file, self.path().join(name), &self.counters);
+        Ok(match self.read_only {
+            true => file.read_only(),
+            false => file,
+        })
     }
 
     /// Makes a log file that nobody needs any more a new one under another name: an error if that
@@ -483,6 +508,9 @@ impl Disk {
     /// Makes the present content of a file durable, whoever wrote it: what an earlier process
     /// wrote and did not sync may still be in the system's memory only.
     pub fn sync_file(&self, name: &str) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         let name = &*self.changed_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.sync_file(name)?,
@@ -500,6 +528,9 @@ impl Disk {
     /// disk, nor any [part](Disk::part), syncs the directory again: a second sync could succeed
     /// without names that somebody else counts on.
     pub fn sync_dir(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         self.check_owner()?;
         Error::check_poisoned(self.failure.get(), || self.path().to_owned())?;
         let synced = match &self.medium {
@@ -584,6 +615,11 @@ impl Disk {
     /// As [`Disk::full_name`], of a file that is going to be changed.
     fn changed_name<'n>(&self, name: &'n str) -> Result<Cow<'n, str>> {
         self.check_owner()?;
+        if self.read_only {
+            return Err(Error::ReadOnly {
+                path: self.path_of(name),
+            });
+        }
         self.full_name(name)
     }
 

@@ -21,6 +21,7 @@ pub struct RandomFile {
     /// The failed sync after which the file takes no more writes.
     failure: Option<String>,
     owner: Owner,
+    read_only: bool,
 }
 
 #[derive(Debug)]
@@ -37,6 +38,15 @@ impl RandomFile {
             counters: Arc::clone(counters),
             failure: None,
             owner: Owner::current(),
+            read_only: false,
+        }
+    }
+
+    /// The same, of which nothing can be changed.
+    pub(super) fn read_only(self) -> RandomFile {
+        RandomFile {
+            read_only: true,
+            ..self
         }
     }
 
@@ -95,7 +105,9 @@ impl RandomFile {
     /// sync finds less to do. Does not wait for the medium, and makes nothing durable. Of use for
     /// ranges that are complete.
     pub fn begin_sync(&mut self, offset: u64, len: u64) {
-        if let File::System(file) = &self.file {
+        if let File::System(file) = &self.file
+            && !self.read_only
+        {
             writeback::begin(file, offset, len);
         }
     }
@@ -103,6 +115,9 @@ impl RandomFile {
     /// Makes everything written so far durable. If this fails, the file takes no more writes or
     /// syncs: a second sync could succeed without the data.
     pub fn sync(&mut self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         self.check()?;
         let synced = match &self.file {
             File::System(file) => system::sync_data(file),
@@ -134,6 +149,11 @@ impl RandomFile {
 
     fn check(&self) -> Result<()> {
         self.owner.check(|| self.path.clone())?;
+        if self.read_only {
+            return Err(Error::ReadOnly {
+                path: self.path.clone(),
+            });
+        }
         Error::check_poisoned(self.failure.as_ref(), || self.path.clone())
     }
 }

@@ -21,6 +21,7 @@ use std::sync::atomic::{self, AtomicU64};
 use arc_swap::{ArcSwap, Guard};
 
 use super::ordered::Ordered;
+use super::own_options::OwnOptions;
 use super::write::Write;
 use crate::types::Seq;
 use crate::{Error, Result};
@@ -38,6 +39,9 @@ pub(crate) trait Named {
 pub(crate) trait Droppable: Named {
     /// Its drop, if there is one.
     fn dropped(&self) -> &Dropped;
+
+    /// The options that it has of its own.
+    fn own_options(&self) -> &OwnOptions;
 }
 
 /// The number of a keyspace's drop, once there is one.
@@ -297,7 +301,7 @@ mod tests {
     use crate::log::BatchEncoder;
     use crate::types::Kind;
 
-    struct Numbered(u32, Dropped);
+    struct Numbered(u32, Dropped, OwnOptions);
 
     impl Named for Numbered {
         fn id(&self) -> u32 {
@@ -313,13 +317,22 @@ mod tests {
         fn dropped(&self) -> &Dropped {
             &self.1
         }
+
+        fn own_options(&self) -> &OwnOptions {
+            &self.2
+        }
     }
 
     /// Keyspaces of these numbers.
     fn numbered(ids: &[u32]) -> Keyspaces<Numbered> {
         let all = Keyspaces::new(Vec::new());
-        ids.iter()
-            .for_each(|id| all.add(&Arc::new(Numbered(*id, Dropped::default()))));
+        ids.iter().for_each(|id| {
+            all.add(&Arc::new(Numbered(
+                *id,
+                Dropped::default(),
+                OwnOptions::default(),
+            )))
+        });
         all
     }
 
@@ -334,7 +347,11 @@ mod tests {
     fn numbers_stay_those_of_their_keyspaces_when_others_leave() {
         let all = numbered(&[0, 1, 2]);
         let one = leave(&all, "one", 5);
-        all.add(&Arc::new(Numbered(3, Dropped::default())));
+        all.add(&Arc::new(Numbered(
+            3,
+            Dropped::default(),
+            OwnOptions::default(),
+        )));
         assert_eq!(all.names(), ["zero", "two", "three"]);
         for (name, id) in [("zero", 0), ("two", 2), ("three", 3)] {
             assert_eq!(all.find(name).map(|found| found.id()), Some(id));

@@ -25,6 +25,7 @@ mod mapped;
 pub(crate) mod memtable;
 pub(crate) mod open_store;
 mod ordered;
+mod own_options;
 mod range_deletes;
 mod read_set;
 mod repair;
@@ -50,6 +51,7 @@ use crate::capabilities::Engine;
 use crate::expiry::{Moment, ReadPoint, Record};
 use crate::limits::NAME_BYTES_MAX;
 use crate::memory::TableMemory;
+use crate::merge::MergeOperator;
 use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Error, KeyspaceOptions, Result, Slice, Stats};
@@ -59,7 +61,7 @@ use absent::{mapped, scmkv, sptree};
 use files::engine_of;
 use flexdb::Flex;
 use health::Health;
-use keyspaces::Named;
+use keyspaces::{Droppable, Named};
 use ssd::{Commit, Lifecycle, SsdEngine};
 use wip::Wip;
 use write::Update;
@@ -148,8 +150,9 @@ impl Keyspace {
     /// Its options.
     pub(crate) fn options(&self) -> KeyspaceOptions {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.options(),
-            _ => KeyspaceOptions::default(),
+            Keyspace::Wip(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
+            Keyspace::Flex(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
+            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => KeyspaceOptions::default(),
         }
     }
 
@@ -157,8 +160,18 @@ impl Keyspace {
     #[inline]
     pub(crate) fn default_expiry(&self) -> Option<Duration> {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.default_expiry(),
-            _ => None,
+            Keyspace::Wip(keyspace) => keyspace.own_options().default_expiry(),
+            Keyspace::Flex(keyspace) => keyspace.own_options().default_expiry(),
+            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => None,
+        }
+    }
+
+    /// What merged operands mean, if the engine merges any.
+    pub(crate) fn merge_operator(&self) -> Option<MergeOperator> {
+        match self {
+            Keyspace::Wip(keyspace) => keyspace.own_options().merge_operator(),
+            Keyspace::Flex(keyspace) => keyspace.own_options().merge_operator(),
+            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => None,
         }
     }
 
@@ -199,7 +212,14 @@ impl Keyspace {
 impl Handle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Handle> {
-        Ok(match engine_of(&disk)?.unwrap_or(options.engine) {
+        let engine = engine_of(&disk)?.unwrap_or(options.engine);
+        if options.read_only && engine.capabilities().mapped {
+            return Err(Error::Unsupported {
+                engine: engine.name(),
+                operation: "opening for reading only",
+            });
+        }
+        Ok(match engine {
             Engine::Wip => Handle::Wip(Wip::open(disk, options)?),
             Engine::Flex => Handle::Flex(Flex::open(disk, options)?),
             Engine::Scmkv => Handle::Scmkv(ScmStore::open(disk, options)?),
@@ -214,6 +234,15 @@ impl Handle {
             Handle::Flex(_) => Engine::Flex,
             Handle::Scmkv(_) => Engine::Scmkv,
             Handle::Sptree(_) => Engine::Sptree,
+        }
+    }
+
+    /// Whether it was opened for reading only.
+    fn is_read_only(&self) -> bool {
+        match self {
+            Handle::Wip(engine) => engine.disk.is_read_only(),
+            Handle::Flex(engine) => engine.disk.is_read_only(),
+            Handle::Scmkv(_) | Handle::Sptree(_) => false,
         }
     }
 
@@ -259,12 +288,12 @@ impl Handle {
                 limit: NAME_BYTES_MAX,
             });
         }
-        if let (Some(options), false) = (options, self.engine().capabilities().keyspace_options) {
-            options.refuse(self.engine().name())?;
+        if let Some(options) = options {
+            options.check_for(self.engine())?;
         }
         Ok(match self {
             Handle::Wip(engine) => Keyspace::Wip(engine.keyspace_with(name, options)?),
-            Handle::Flex(engine) => Keyspace::Flex(engine.create_keyspace(name)?),
+            Handle::Flex(engine) => Keyspace::Flex(engine.keyspace_with(name, options)?),
             Handle::Scmkv(engine) => Keyspace::Scmkv(engine.create_keyspace(name)?),
             Handle::Sptree(engine) => Keyspace::Sptree(engine.create_keyspace(name)?),
         })
@@ -510,6 +539,9 @@ impl Handle {
 
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.health().check_here()?;
+        if self.is_read_only() {
+            return Ok(());
+        }
         each!(self, engine => engine.wait_idle())
     }
 

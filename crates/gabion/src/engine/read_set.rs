@@ -156,7 +156,9 @@ impl ReadSet {
         let (lower, upper) = match write.kind {
             Kind::DeleteRange if write.value.is_empty() => (write.key, Bound::Unbounded),
             Kind::DeleteRange => (write.key, Bound::Excluded(write.value)),
-            Kind::Put | Kind::PutExpiring | Kind::Delete => (write.key, Bound::Included(write.key)),
+            Kind::Put | Kind::PutExpiring | Kind::Delete | Kind::Merge | Kind::Operand => {
+                (write.key, Bound::Included(write.key))
+            }
         };
         let is_above = |key: &[u8]| match upper {
             Bound::Unbounded => false,

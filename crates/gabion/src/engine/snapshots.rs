@@ -79,15 +79,20 @@ impl Snapshots {
         let points = || lists.iter().flat_map(|readers| readers.counts());
         let points = || points().map(|(point, _)| point);
         let horizon = points().map(|point| point.moment).fold(moment, Moment::min);
-        let seqs = points().map(|point| point.seq);
-        let mut bounds: Vec<Seq> = seqs.filter(|seq| *seq < visible).collect();
+        let seqs = || points().map(|point| point.seq);
+        let registered = seqs().max().unwrap_or(0);
+        let mut bounds: Vec<Seq> = seqs().filter(|seq| *seq < visible).collect();
         drop(lists);
         #[cfg(test)]
         COLLECTED.set(COLLECTED.get() + bounds.len());
         bounds.sort_unstable();
         bounds.dedup();
         bounds.push(visible);
-        Protected { bounds, horizon }
+        Protected {
+            bounds,
+            horizon,
+            registered,
+        }
     }
 
     /// The oldest number that is registered.
@@ -182,6 +187,8 @@ pub(crate) struct Protected {
     bounds: Vec<Seq>,
     /// The oldest moment at which somebody reads.
     horizon: Moment,
+    /// The newest number that is registered; 0 for none.
+    registered: Seq,
 }
 
 impl Protected {
@@ -206,7 +213,15 @@ impl Protected {
         Protected {
             bounds: vec![visible],
             horizon: 0,
+            registered: 0,
         }
+    }
+
+    /// Whether a version was the newest for all who began to read from then on, and nobody else saw
+    /// it.
+    #[inline]
+    pub(crate) fn is_free(&self, seq: Seq) -> bool {
+        seq > self.registered && self.stripe(seq) == Some(self.bounds.len() - 1)
     }
 
     /// What expires up to then has expired for all who read, and who will (`expiry`, X2).

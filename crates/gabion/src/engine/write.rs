@@ -175,6 +175,27 @@ impl<'w, K> Write<'w, K> {
         Ok(())
     }
 
+    /// Whether what it writes depends on what is there: it has operands to be merged.
+    #[inline]
+    pub(crate) fn has_operands(&self) -> bool {
+        match self {
+            Write::Single { kind, .. } => *kind == Kind::Operand,
+            Write::Batch(operations) | Write::Transaction(operations, _) => {
+                operations.has(Kind::Operand)
+            }
+        }
+    }
+
+    /// Bytes of its operations, about.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Write::Single { key, value, .. } => key.len() + value.len(),
+            Write::Batch(operations) | Write::Transaction(operations, _) => {
+                operations.bytes().len()
+            }
+        }
+    }
+
     /// Number of its operations.
     pub(crate) fn count(&self) -> u32 {
         match self {
@@ -226,7 +247,7 @@ impl<K: Named> Write<'_, K> {
     }
 
     /// The operations in the log's encoding, owned, for the leader of another thread.
-    fn encode(&self) -> BatchEncoder {
+    pub(crate) fn encode(&self) -> BatchEncoder {
         match self {
             Write::Single {
                 keyspace,

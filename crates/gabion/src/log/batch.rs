@@ -125,6 +125,8 @@ pub(crate) struct BatchEncoder {
     count: u32,
     /// How many of them delete.
     deletes: u32,
+    /// Their kinds, one bit for each.
+    kinds: u8,
 }
 
 impl BatchEncoder {
@@ -146,6 +148,12 @@ impl BatchEncoder {
         self.bytes.extend_from_slice(value);
         self.count += 1;
         self.deletes += u32::from(kind.is_tombstone());
+        self.kinds |= 1 << kind as u8;
+    }
+
+    /// Whether there are operations of a kind.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.kinds >> kind as u8 & 1 == 1
     }
 
     /// Whether all operations delete.
@@ -173,6 +181,7 @@ impl BatchEncoder {
         self.bytes.clear();
         self.count = 0;
         self.deletes = 0;
+        self.kinds = 0;
     }
 
     /// The numbers of the operations' keyspaces.
@@ -339,7 +348,7 @@ impl<'a> Iterator for Ops<'a> {
 fn has_value(kind: Kind) -> bool {
     match kind {
         Kind::Delete => false,
-        Kind::Put | Kind::DeleteRange | Kind::PutExpiring => true,
+        Kind::Put | Kind::DeleteRange | Kind::PutExpiring | Kind::Merge | Kind::Operand => true,
     }
 }
 
@@ -380,8 +389,8 @@ mod tests {
         assert!(decode(&batch_head(SEQ_MAX, 2)).is_err());
         assert!(decode(&batch_head(SEQ_MAX, 1)).is_ok());
         let mut payload = batch_head(1, 1).to_vec();
-        payload.extend([4, 0, 0, 0]);
-        assert!(decode(&payload).unwrap().next().unwrap().is_err(), "kind 4");
+        payload.extend([6, 0, 0, 0]);
+        assert!(decode(&payload).unwrap().next().unwrap().is_err(), "kind 6");
         payload[13] = Kind::Delete as u8;
         let mut ops = decode(&payload).unwrap();
         assert!(ops.next().unwrap().is_ok());

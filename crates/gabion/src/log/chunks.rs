@@ -183,7 +183,8 @@ where
             started += usize::from(thread.spawn_scoped(scope, apply_chunks).is_ok());
         }
         let thread = std::thread::Builder::new().name("gabion-replay-seal".to_owned());
-        let seals = started > 0 && thread.spawn_scoped(scope, rewrite_segments).is_ok();
+        let seals = started > 0 && !disk.is_read_only();
+        let seals = seals && thread.spawn_scoped(scope, rewrite_segments).is_ok();
         let proven = match seals {
             true => proven_by_headers(disk, from)?,
             false => Lsn::default(),

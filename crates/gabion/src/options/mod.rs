@@ -47,6 +47,12 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Fail when the store exists. Default: false.
     pub error_if_exists: bool,
+    /// Open the store for reading only: nothing is written, not even a lock file, so the directory
+    /// may be one that nobody can write to. Any number of processes may do so at the same time, as
+    /// long as nobody has the store open for writing. What only the log has is recovered into
+    /// memory. Changes are [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly). Not of
+    /// [mapped](crate::Capabilities::mapped) stores. Default: false.
+    pub read_only: bool,
     /// What writes survive unless they ask for something else, such as by
     /// [`Keyspace::put_with`](crate::Keyspace::put_with). Default: [`Durability::Interval`] with
     /// 100 ms.
@@ -135,6 +141,7 @@ impl Default for Options {
             engine: Engine::default(),
             create_if_missing: true,
             error_if_exists: false,
+            read_only: false,
             durability: Durability::default(),
             memory_bytes_max: 0,
             background_threads: 2,
@@ -155,6 +162,7 @@ setters!(Options {
     engine: Engine,
     create_if_missing: bool,
     error_if_exists: bool,
+    read_only: bool,
     durability: Durability,
     memory_bytes_max: u64,
     background_threads: usize,
@@ -170,6 +178,15 @@ setters!(Options {
 });
 
 impl Options {
+    /// Those of a store that is opened for reading only.
+    pub(crate) fn for_reading(self) -> Options {
+        Options {
+            create_if_missing: false,
+            error_if_exists: false,
+            ..self
+        }
+    }
+
     /// Checks every value that could not work, as [`Db::open`](crate::Db::open) does first.
     ///
     /// # Errors

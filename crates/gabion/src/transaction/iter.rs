@@ -11,10 +11,12 @@ use std::fmt;
 use std::ops::Bound;
 
 use super::own::{OwnRange, Ranges};
-use super::{Isolation, Transaction};
+use super::{Isolation, Transaction, merges};
 use crate::engine;
-use crate::expiry::Moment;
+use crate::expiry::{Moment, Record};
+use crate::merge::MergeOperator;
 use crate::ranges::key_range;
+use crate::types::Kind;
 use crate::{Error, Iter, Keyspace, Result, Slice};
 
 /// The pairs of a keyspace in a range, as a transaction sees them: its own writes on those of its
@@ -38,6 +40,7 @@ pub struct TransactionIter<'t> {
 struct Sources<'t> {
     /// The transaction's moment.
     moment: Moment,
+    operator: Option<MergeOperator>,
     stored: Ends<Iter>,
     own: Option<(Ends<OwnRange<'t>>, &'t Ranges)>,
 }
@@ -190,6 +193,7 @@ impl<'t> Sources<'t> {
         let own = transaction.own.range(keyspace.id(), range.0, range.1);
         Ok(Sources {
             moment,
+            operator: keyspace.inner().merge_operator(),
             stored: Ends::new(Iter::new(scan)),
             own: own.map(|(own, deleted)| (Ends::new(own), deleted)),
         })
@@ -223,16 +227,36 @@ impl<'t> Sources<'t> {
                     pair => return Ok(pair),
                 }
             }
-            if order.is_eq() {
-                drop(self.stored.take(end));
-            }
+            let stored = match order.is_eq() {
+                true => self.stored.take(end).transpose()?,
+                false => None,
+            };
             let own = self.own.as_mut().and_then(|(own, _)| own.take(end));
             if let Some((key, Some(record))) = own
-                && let Some(record) = record.clone().at(|| self.moment)
+                && let Some(record) = self.record_of(key, record, stored)?
             {
                 return Ok(Some((Slice::new(key), record.into_value())));
             }
         }
+    }
+}
+
+impl Sources<'_> {
+    /// What an own record is to a reader, where the store has this pair of its key.
+    fn record_of(
+        &self,
+        key: &[u8],
+        own: &Record,
+        stored: Option<(Slice, Slice)>,
+    ) -> Result<Option<Record>> {
+        let Some(mut operands) = merges::operands_of(own)? else {
+            return Ok(own.clone().at(|| self.moment));
+        };
+        if merges::is_open(&operands) {
+            let base = stored.map(|(_, value)| Record::new(Kind::Put, value));
+            merges::put_onto(&mut operands, base.as_ref())?;
+        }
+        operands.read(merges::asked(&self.operator, key, self.moment))
     }
 }
 

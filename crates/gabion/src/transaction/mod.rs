@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `own` | the writes of a transaction before its commit, and the way back to a savepoint |
 //! | `iter` | ranges: the snapshot's pairs with the transaction's own in between |
+//! | `merges` | what a transaction has merged, before anybody else sees it |
 //! | `options` | isolation and limits |
 //! | `retry` | a closure that is run until it is committed |
 //!
@@ -33,6 +34,7 @@
 //! everybody else kept from writing.
 
 mod iter;
+mod merges;
 mod options;
 mod own;
 mod retry;
@@ -181,7 +183,8 @@ impl Transaction {
     fn read(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<Option<Slice>> {
         self.check_own(keyspace)?;
         if let Some(own) = self.own.get(keyspace.id(), key) {
-            return self.own_at(own).map(|own| own.map(Record::into_value));
+            let own = self.own_at(keyspace, key, own, is_noted)?;
+            return Ok(own.map(Record::into_value));
         }
         self.note_read(keyspace, key, is_noted)?;
         let held = self.open.read()?;
@@ -189,10 +192,31 @@ impl Transaction {
         engine.get(keyspace.inner(), key, Some(held.point()))
     }
 
-    /// An own record, if it has not expired at the transaction's moment.
-    fn own_at(&self, own: Option<&Record>) -> Result<Option<Record>> {
+    /// An own record, if it has not expired at the transaction's moment; of a merge what it amounts
+    /// to, for which its key is read.
+    fn own_at(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        own: Option<&Record>,
+        is_noted: bool,
+    ) -> Result<Option<Record>> {
         let moment = self.open.read()?.point().moment;
-        Ok(own.cloned().and_then(|own| own.at(|| moment)))
+        let Some(own) = own else {
+            return Ok(None);
+        };
+        let Some(mut operands) = merges::operands_of(own)? else {
+            return Ok(own.clone().at(|| moment));
+        };
+        if merges::is_open(&operands) {
+            self.note_read(keyspace, key, is_noted)?;
+            let held = self.open.read()?;
+            let engine = &self.store.engine;
+            let base = engine.find_record(keyspace.inner(), key, Some(held.point()))?;
+            merges::put_onto(&mut operands, base.as_ref())?;
+        }
+        let operator = keyspace.inner().merge_operator();
+        operands.read(merges::asked(&operator, key, moment))
     }
 
     fn note_read(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<()> {
@@ -215,10 +239,10 @@ impl Transaction {
     ) -> Result<Option<SystemTime>> {
         self.check_own(keyspace)?;
         let key = key.as_ref();
+        let is_noted = self.options.isolation == Isolation::Serializable;
         let record = match self.own.get(keyspace.id(), key) {
-            Some(own) => self.own_at(own)?,
+            Some(own) => self.own_at(keyspace, key, own, is_noted)?,
             None => {
-                let is_noted = self.options.isolation == Isolation::Serializable;
                 self.note_read(keyspace, key, is_noted)?;
                 let held = self.open.read()?;
                 let engine = &self.store.engine;
@@ -315,6 +339,30 @@ impl Transaction {
             let stored = Slice::new(&stored(moment, value));
             Some(Record::new(Kind::PutExpiring, stored))
         })
+    }
+
+    /// Merges an operand into the value of a key, as [`Keyspace::merge`]. A transaction that does
+    /// not read the key has no conflict with others that merge into it.
+    ///
+    /// # Errors
+    /// As [`Keyspace::merge`].
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.check_own(keyspace)?;
+        keyspace.check_operand(key, operand)?;
+        let moment = self.open.read()?.point().moment;
+        let operator = keyspace.inner().merge_operator();
+        let own = self.own.get(keyspace.id(), key);
+        let own = merges::onto_own(own, operand, merges::asked(&operator, key, moment))?;
+        let stored = own.as_ref().map_or(0, Record::len);
+        self.take_bytes(OwnWrites::bytes_of(key, stored))?;
+        self.own.write(keyspace.id(), key, own);
+        Ok(())
     }
 
     /// Removes a key and its value, if it is there.

@@ -15,6 +15,7 @@ use std::ops::Bound;
 use crate::engine::ReadSet;
 use crate::expiry::Record;
 use crate::log::BatchEncoder;
+use crate::operands::Operands;
 use crate::types::Kind;
 
 /// A key that a transaction keeps.
@@ -169,7 +170,17 @@ impl OwnWrites {
             for (key, record) in &own.writes {
                 let deleted = (Kind::Delete, &[][..]);
                 let (kind, stored) = record.as_ref().map_or(deleted, Record::parts);
-                add(kind, own.id, key, stored);
+                match kind {
+                    Kind::Merge => {
+                        let operands = Operands::decode(stored).expect("it was encoded here");
+                        if let Some((kind, stored)) = operands.base() {
+                            add(kind, own.id, key, stored);
+                        }
+                        let mut merge = |operand: &[u8]| add(Kind::Operand, own.id, key, operand);
+                        operands.iter().for_each(&mut merge);
+                    }
+                    _ => add(kind, own.id, key, stored),
+                }
             }
         }
         bytes as u64
@@ -298,12 +309,12 @@ mod tests {
                 let key = usize::from(op.key[0]);
                 match op.kind {
                     Kind::Put => applied[key] = Some(Some(op.value[0])),
-                    Kind::PutExpiring => unreachable!("nothing expires here"),
                     Kind::Delete => applied[key] = Some(None),
                     Kind::DeleteRange => {
                         let upper = op.value.first().map_or(32, |upper| usize::from(*upper));
                         applied[key..upper].fill(Some(None));
                     }
+                    kind => unreachable!("there is no {kind:?} here"),
                 }
             }
             prop_assert_eq!(applied, twin);

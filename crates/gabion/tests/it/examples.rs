@@ -35,6 +35,10 @@ fn every_example_runs_twice_and_says_what_it_did() {
             "alice's token is of Some(\"alice\")\nbob's token is of None\n\
              alice's session ends: true\nit ends still: false",
         ),
+        (
+            "counters",
+            "/ was viewed 4000 times more\n/about was viewed: true",
+        ),
         ("secondary_index", "bern: 101 people, the first is 0"),
     ] {
         let dir = tempfile::tempdir().unwrap();

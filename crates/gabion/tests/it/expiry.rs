@@ -1,14 +1,16 @@
 //! Records that expire: what readers see of them at any moment, and when their space comes back.
 //!
-//! A machine draws writes, moments and what the background does, on a clock that it moves, and
-//! compares every way of reading with a map that keeps the moment of each record: now, at snapshots
-//! and in transactions.
+//! A machine draws writes, merges among them, moments and what the background does, on a clock that
+//! it moves, and compares every way of reading with a map that keeps the moment of each record:
+//! now, at snapshots and in transactions. Merges are drawn in a keyspace in which nothing expires
+//! as well (`merges`), for there they are not folded at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gabion::{
-    Clock, Db, Engine, Error, Keyspace, KeyspaceOptions, Options, Slice, Snapshot, WriteBatch,
+    Clock, Db, Engine, Error, Keyspace, KeyspaceOptions, Merge, MergeError, Options, Slice,
+    Snapshot, WriteBatch,
 };
 use gabion_media::{Disk, SimDisk};
 
@@ -47,8 +49,10 @@ struct Past {
     moment: u64,
 }
 
-struct Machine {
+pub(crate) struct Machine {
     random: Random,
+    /// Whether anything expires.
+    expires: bool,
     clock: Clock,
     options: Options,
     sim: SimDisk,
@@ -58,17 +62,66 @@ struct Machine {
     /// The highest moment that the clock has shown since the store was opened.
     highest: u64,
     past: Vec<Past>,
-    expired_seen: u64,
+    pub(crate) expired_seen: u64,
+    pub(crate) merges: u64,
+}
+
+/// The options of the machine's keyspace.
+fn own_options() -> KeyspaceOptions {
+    KeyspaceOptions::default().merge(Texts)
+}
+
+/// Puts operands behind a text, with `+` in between; an operand `!` takes the text away, and is put
+/// together with no other.
+struct Texts;
+
+impl Merge for Texts {
+    fn name(&self) -> &str {
+        "texts of the tests"
+    }
+
+    fn check(&self, operand: &[u8]) -> Result<(), MergeError> {
+        match operand {
+            b"?" => Err("a question".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn full(
+        &self,
+        _key: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>, MergeError> {
+        let base = base.map(<[u8]>::to_vec);
+        Ok(operands.iter().fold(base, |text, own| merged(text, own)))
+    }
+
+    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        let goes_together =
+            left.last() != Some(&b'!') && right != b"!" && !right.len().is_multiple_of(3);
+        goes_together.then(|| [left, b"+", right].concat())
+    }
+}
+
+fn merged(text: Option<Vec<u8>>, operand: &[u8]) -> Option<Vec<u8>> {
+    match (text, operand) {
+        (_, b"!") => None,
+        (None, operand) => Some(operand.to_vec()),
+        (Some(text), operand) => Some([&text[..], b"+", operand].concat()),
+    }
 }
 
 impl Machine {
-    fn new(mut options: Options, seed: u64) -> Machine {
+    pub(crate) fn new(mut options: Options, expires: bool, seed: u64) -> Machine {
         let (sim, clock) = (SimDisk::new(), Clock::manual());
         clock.advance(Duration::from_secs(1_000));
         options.tuning.clock = clock.clone();
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
-        let keyspace = db.keyspace("expiring").unwrap();
+        let keyspace = db.keyspace_with("expiring", &own_options()).unwrap();
         Machine {
+            expires,
+            merges: 0,
             random: Random::new(seed),
             clock,
             options,
@@ -108,16 +161,22 @@ impl Machine {
         }
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         match self.random.below(100) {
-            0..30 => {
+            0..15 if self.expires => {
                 let (key, value, expires) = (self.key(), self.value(), self.expiry());
                 self.keyspace
                     .put_expiring(&key, &value, at(expires))
                     .unwrap();
                 self.twin.insert(key, (value, Some(expires)));
             }
-            30..40 => {
+            0..33 => {
+                let (key, operand) = (self.key(), self.operand());
+                self.keyspace.merge(&key, &operand).unwrap();
+                let now = self.now();
+                self.merge_twin(None, key, &operand, now);
+            }
+            33..40 => {
                 let (key, value) = (self.key(), self.value());
                 self.keyspace.put(&key, &value).unwrap();
                 self.twin.insert(key, (value, None));
@@ -148,6 +207,29 @@ impl Machine {
         }
     }
 
+    /// An operand, which takes the text away now and then.
+    fn operand(&mut self) -> Vec<u8> {
+        match self.random.below(12) {
+            0 => b"!".to_vec(),
+            _ => {
+                let len = 1 + self.random.index(6);
+                let letter = b'a' + self.random.below(26).to_le_bytes()[0];
+                vec![letter; len]
+            }
+        }
+    }
+
+    /// Merges in the twin, or in another map, at a moment.
+    fn merge_twin(&mut self, other: Option<&mut Twin>, key: Vec<u8>, operand: &[u8], moment: u64) {
+        self.merges += 1;
+        let twin = other.unwrap_or(&mut self.twin);
+        let own = twin.remove(&key).filter(|own| is_there(own, moment));
+        let (text, expires) = own.map_or((None, None), |(text, expires)| (Some(text), expires));
+        if let Some(text) = merged(text, operand) {
+            twin.insert(key, (text, expires));
+        }
+    }
+
     fn delete_range(&mut self) {
         let (one, other) = (self.key(), self.key());
         let (lower, upper) = (one.clone().min(other.clone()), one.max(other));
@@ -164,6 +246,9 @@ impl Machine {
     }
 
     fn change_expiry(&mut self) {
+        if !self.expires {
+            return;
+        }
         let key = self.key();
         let own = self.own(&key);
         if self.random.below(2) == 0 {
@@ -194,7 +279,13 @@ impl Machine {
         let mut batch = WriteBatch::new();
         for _ in 0..1 + self.random.below(6) {
             let (key, value) = (self.key(), self.value());
-            if self.random.below(2) == 0 {
+            let kind = self.random.below(4);
+            if kind < 2 {
+                let operand = self.operand();
+                batch.merge(&self.keyspace, &key, &operand).unwrap();
+                let now = self.now();
+                self.merge_twin(None, key, &operand, now);
+            } else if kind == 2 && self.expires {
                 let after = self.random.below(9_000);
                 let expires = self.now() + after;
                 let after = Duration::from_millis(after);
@@ -215,13 +306,30 @@ impl Machine {
         let began = self.now();
         let mut transaction = self.db.begin().unwrap();
         let (mut seen, keyspace) = (self.twin.clone(), self.keyspace.clone());
-        for _ in 0..1 + self.random.below(4) {
+        for _ in 0..1 + self.random.below(6) {
             let (key, value, expires) = (self.key(), self.value(), self.expiry());
-            transaction
-                .put_expiring(&keyspace, &key, &value, at(expires))
-                .unwrap();
-            seen.insert(key, (value, Some(expires)));
-            self.pass_time();
+            match self.random.below(5) {
+                0 if self.expires => {
+                    transaction
+                        .put_expiring(&keyspace, &key, &value, at(expires))
+                        .unwrap();
+                    seen.insert(key, (value, Some(expires)));
+                    self.pass_time();
+                }
+                0 => {
+                    transaction.delete(&keyspace, &key).unwrap();
+                    seen.remove(&key);
+                }
+                1 => {
+                    transaction.put(&keyspace, &key, &value).unwrap();
+                    seen.insert(key, (value, None));
+                }
+                _ => {
+                    let operand = self.operand();
+                    transaction.merge(&keyspace, &key, &operand).unwrap();
+                    self.merge_twin(Some(&mut seen), key, &operand, began);
+                }
+            }
         }
         let found: Vec<(Slice, Slice)> = transaction
             .iter(&keyspace)
@@ -234,7 +342,10 @@ impl Machine {
         assert_eq!(found.as_deref(), own.map(|own| &own.0[..]));
         let expires = transaction.expires_at(&keyspace, &key).unwrap();
         assert_eq!(expires, own.and_then(|own| own.1).map(at));
-        if self.random.below(3) > 0 {
+        // What has expired since the beginning is no base of the commit any more, so nothing is
+        // drawn there that would need it.
+        let expired = |own: &Own| is_there(own, began) && !is_there(own, self.highest);
+        if self.random.below(3) > 0 && !self.twin.values().any(expired) {
             transaction.commit().unwrap();
             self.twin = seen;
         }
@@ -277,8 +388,12 @@ impl Machine {
         } else {
             self.sim = self.sim.process_kill(self.sim.ops());
         }
+        self.open();
+    }
+
+    fn open(&mut self) {
         self.db = Db::open_on(Disk::simulated(&self.sim), self.options.clone()).unwrap();
-        self.keyspace = self.db.keyspace("expiring").unwrap();
+        self.keyspace = self.db.keyspace_with("expiring", &own_options()).unwrap();
     }
 
     fn check_one(&mut self) {
@@ -305,7 +420,7 @@ impl Machine {
         }
     }
 
-    fn check_all(&mut self) {
+    pub(crate) fn check_all(&mut self) {
         let now = self.now();
         let expected = pairs_at(&self.twin, now);
         self.expired_seen += (self.twin.len() - expected.len()) as u64;
@@ -360,40 +475,44 @@ fn assert_same(found: &[(Slice, Slice)], expected: &[(Vec<u8>, Vec<u8>)], how: &
     assert_eq!(found.len(), expected.len(), "{how}: {:?}", found.last());
 }
 
+/// Runs a machine, and looks at what it leaves: its store, and a checkpoint of it.
+pub(crate) fn run(mut machine: Machine, steps: u64) -> Machine {
+    for step in 0..steps {
+        machine.step();
+        if step % 20 == 0 {
+            machine.check_all();
+        }
+    }
+    machine.check_all();
+    let copy = SimDisk::new();
+    machine.db.checkpoint_on(&Disk::simulated(&copy)).unwrap();
+    machine.db.clone().close().unwrap();
+    for sim in [&machine.sim, &copy] {
+        let report = gabion::check_disk(&Disk::simulated(sim)).unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+    machine.past.clear();
+    machine.sim = copy;
+    machine.open();
+    let now = machine.now();
+    machine.twin.retain(|_, own| is_there(own, now));
+    machine.check_all();
+    machine
+}
+
 #[test]
 fn readers_at_any_moment_see_what_a_map_with_moments_has() {
     for engine in engines_on_disks() {
-        let mut expired = 0;
+        let (mut expired, mut merges) = (0, 0);
         for number in 0..setting("GABION_EXPIRY_CASES", 12) {
             let seed = base_seed() ^ (0xe0_0000 + number);
             let _context = Context(|| format!("{engine}, seed {seed}"));
             let options = small_options().engine(engine);
-            let mut machine = Machine::new(options, seed);
-            for step in 0..400 {
-                machine.step();
-                if step % 20 == 0 {
-                    machine.check_all();
-                }
-            }
-            machine.check_all();
+            let machine = run(Machine::new(options, true, seed), 400);
             expired += machine.expired_seen;
-            let copy = SimDisk::new();
-            machine.db.checkpoint_on(&Disk::simulated(&copy)).unwrap();
-            machine.db.clone().close().unwrap();
-            for sim in [&machine.sim, &copy] {
-                let report = gabion::check_disk(&Disk::simulated(sim)).unwrap();
-                assert!(report.problems.is_empty(), "{:?}", report.problems);
-            }
-            machine.past.clear();
-            machine.sim = copy;
-            machine.db =
-                Db::open_on(Disk::simulated(&machine.sim), machine.options.clone()).unwrap();
-            machine.keyspace = machine.db.keyspace("expiring").unwrap();
-            let now = machine.now();
-            machine.twin.retain(|_, own| is_there(own, now));
-            machine.check_all();
+            merges += machine.merges;
         }
-        println!("{engine}: {expired} expired records were stepped over");
+        println!("{engine}: {expired} expired records were stepped over, {merges} merges");
         assert!(expired > 100, "{expired}");
     }
 }

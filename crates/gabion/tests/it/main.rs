@@ -12,6 +12,7 @@
 //! | `GABION_LIVENESS` | option sets of each engine, in `liveness` | 4, mapped ones 2 |
 //! | `GABION_HISTORIES` | histories of each engine and isolation, in `transactions` | 250 |
 //! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
+//! | `GABION_MERGE_CASES` | machines of 400 steps for each engine, in `merges` | 15 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
@@ -28,6 +29,7 @@ mod closing;
 mod cold_scans;
 mod committers;
 mod compact;
+mod compaction_filter;
 mod concurrent;
 mod corruption;
 mod crash;
@@ -51,10 +53,12 @@ mod limits;
 mod listener;
 mod liveness;
 mod mapped;
+mod merges;
 mod model;
 mod multi_get;
 mod odd_options;
 mod pace;
+mod read_only;
 mod reopen;
 mod repair;
 mod shortage;

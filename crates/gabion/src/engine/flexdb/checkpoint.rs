@@ -59,7 +59,7 @@ impl Flex {
         let keyspaces = self.keyspaces.load();
         let all = keyspaces.iter().chain(keyspaces.leaving());
         for keyspace in all.filter(|keyspace| keyspace.dropped.check_at(point.seq).is_ok()) {
-            let twin = copy.create_keyspace(&keyspace.name)?;
+            let twin = copy.keyspace_with(&keyspace.name, Some(&keyspace.own.get()))?;
             self.copy_pairs(keyspace, copy, &twin, point)?;
         }
         Ok(())

@@ -17,6 +17,7 @@
 //! | name | its length, its bytes |
 //! | reached | how far its space was durable: version of its tree, offset in the log of that |
 //! | expires | 1 byte: 1 if anything in it may expire, else 0 |
+//! | options | its own (`keyspace_options`): their length, their bytes |
 //!
 //! Counts, numbers, lengths and offsets of the lists are varints, all else is little-endian.
 //!
@@ -37,13 +38,13 @@ use gabion_flex::DurablePoint;
 use gabion_media::Disk;
 
 use super::listed::Listed;
-use crate::Result;
 use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::expiry::Moment;
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
 use crate::names::parse_log_name;
 use crate::types::{SEQ_MAX, Seq};
+use crate::{KeyspaceOptions, Result};
 
 /// Name of the root file.
 pub(crate) const ROOT_NAME: &str = "FLEXDB";
@@ -85,6 +86,8 @@ pub(super) struct RootKeyspace {
     pub(super) reached: DurablePoint,
     /// Whether anything in it may expire.
     pub(super) expires: bool,
+    /// The options that it has of its own.
+    pub(super) options: KeyspaceOptions,
 }
 
 /// What the names of the files of a keyspace's space begin with.
@@ -108,18 +111,25 @@ impl RootKeyspace {
         put_varint(bytes, self.reached.tree_version);
         put_varint(bytes, self.reached.log_offset);
         bytes.push(self.expires.into());
+        put_bytes(bytes, &self.options.encode());
     }
 }
 
 impl Root {
     /// Adds a keyspace with the next number.
-    pub(super) fn add_keyspace(&mut self, name: &str, reached: DurablePoint) {
+    pub(super) fn add_keyspace(
+        &mut self,
+        name: &str,
+        reached: DurablePoint,
+        options: KeyspaceOptions,
+    ) {
         let (id, name) = (self.next_keyspace, name.to_owned());
         self.keyspaces.push(RootKeyspace {
             id,
             name,
             reached,
             expires: false,
+            options,
         });
         self.next_keyspace += 1;
     }
@@ -183,6 +193,7 @@ impl Root {
                     expires @ 0..2 => expires == 1,
                     _ => return Err(reader.malformed("a flag of a keyspace is neither 0 nor 1")),
                 },
+                options: KeyspaceOptions::decode(reader.bytes()?)?,
             });
         }
         root.keyspaces = Listed::new(&keyspaces);
@@ -253,6 +264,10 @@ mod tests {
                     log_offset,
                 },
                 expires: id == 7,
+                options: match id {
+                    7 => KeyspaceOptions::default().merge(crate::AddI64),
+                    _ => KeyspaceOptions::default(),
+                },
             }),
         )
     }
@@ -274,7 +289,7 @@ mod tests {
             tree_version: 3,
             log_offset: 5,
         };
-        after.add_keyspace("new", reached);
+        after.add_keyspace("new", reached, KeyspaceOptions::default());
         after.keyspaces.remove(0);
         after
             .keyspaces

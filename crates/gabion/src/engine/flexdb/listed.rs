@@ -14,6 +14,7 @@ use std::sync::Arc;
 use gabion_flex::DurablePoint;
 
 use super::layout::RootKeyspace;
+use crate::KeyspaceOptions;
 use crate::engine::keyspaces::position;
 use crate::log::codec::put_varint;
 
@@ -137,6 +138,18 @@ impl Listed {
         }
     }
 
+    /// The keyspace of a number has these options from now on.
+    pub(super) fn set_options(&mut self, id: u32, options: &KeyspaceOptions) {
+        let Some(part) = self.part(id).and_then(|at| self.parts.get_mut(at)) else {
+            return;
+        };
+        let mut keyspaces = part.keyspaces.clone();
+        for known in keyspaces.iter_mut().filter(|known| known.id == id) {
+            known.options = options.clone();
+        }
+        *part = Part::new(keyspaces);
+    }
+
     /// Appends what the file says: the count, and all keyspaces.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         let list: usize = self.parts.iter().map(|part| part.bytes.len()).sum();
@@ -171,6 +184,7 @@ mod tests {
                 log_offset,
             },
             expires: false,
+            options: KeyspaceOptions::default(),
         }
     }
 

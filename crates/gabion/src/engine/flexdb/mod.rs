@@ -105,10 +105,11 @@ use parking_lot::Mutex;
 
 use super::idle::Idle;
 use super::keyspaces::{Droppable, Dropped, Named};
+use super::own_options::OwnOptions;
 use super::ssd::{Shell, SsdEngine};
 use super::write;
 use crate::expiry::ReadPoint;
-use crate::{Error, Result};
+use crate::{Error, KeyspaceOptions, Result};
 
 use cache::Cache;
 use generation::View;
@@ -135,6 +136,7 @@ pub(crate) struct Keyspace {
     /// What expires in its space.
     expiring: Mutex<Expiring>,
     pub(crate) dropped: Dropped,
+    own: OwnOptions,
 }
 
 impl Named for Keyspace {
@@ -150,6 +152,10 @@ impl Named for Keyspace {
 impl Droppable for Keyspace {
     fn dropped(&self) -> &Dropped {
         &self.dropped
+    }
+
+    fn own_options(&self) -> &OwnOptions {
+        &self.own
     }
 }
 
@@ -188,9 +194,22 @@ impl Deref for Flex {
 }
 
 impl Flex {
-    /// The keyspace of that name, made durably if it does not exist.
+    /// As [`Flex::keyspace_with`], with no options of its own.
+    #[cfg(test)]
     pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
-        if let Some(keyspace) = self.keyspaces.find(name) {
+        self.keyspace_with(name, None)
+    }
+
+    /// The keyspace of that name, made durably if it does not exist; with these options from now
+    /// on, if they are given.
+    pub(crate) fn keyspace_with(
+        &self,
+        name: &str,
+        options: Option<&KeyspaceOptions>,
+    ) -> Result<Arc<Keyspace>> {
+        if let Some(keyspace) = self.keyspaces.find(name)
+            && keyspace.own.is_as_wanted(name, options)?
+        {
             return Ok(keyspace);
         }
         self.check_writable()?;
@@ -198,8 +217,18 @@ impl Flex {
         // Whoever waited for the lock may find the store closed.
         self.health.check_writable()?;
         if let Some(keyspace) = self.keyspaces.find(name) {
+            if let Some(options) = options {
+                let wanted = options.in_place_of(name, &keyspace.own.get())?;
+                let mut next = root.clone();
+                next.keyspaces.set_options(keyspace.id, &wanted);
+                if next != *root {
+                    self.write_root(&mut root, next)?;
+                }
+                keyspace.own.set(wanted);
+            }
             return Ok(keyspace);
         }
+        let options = options.cloned().unwrap_or_default();
         let id = root.next_keyspace;
         // What an earlier try has left is empty, and is used or replaced.
         let disk = self.disk.part(&layout::space_prefix(id));
@@ -212,9 +241,10 @@ impl Flex {
             partition,
             expiring: Mutex::default(),
             dropped: Dropped::default(),
+            own: OwnOptions::new(options.clone(), false),
         });
         let mut next = root.clone();
-        next.add_keyspace(name, reached);
+        next.add_keyspace(name, reached, options);
         self.write_root(&mut root, next)?;
         self.keyspaces.add(&keyspace);
         Ok(keyspace)

@@ -40,12 +40,13 @@ use super::writepath::Writer;
 use super::{Flex, Keyspace};
 use crate::engine::keyspaces::{Dropped, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder};
+use crate::engine::own_options::OwnOptions;
 use crate::engine::root_file::{no_store, store_exists};
 use crate::engine::snapshots::Protected;
 use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
-use crate::names::{LOCK, parse_log_name};
+use crate::names::parse_log_name;
 use crate::threads::side_by_side;
 use crate::types::{SEQ_MAX, Seq};
 use crate::{Engine, Options, Result};
@@ -63,7 +64,7 @@ impl Flex {
         if !layout::exists(&disk)? && !options.create_if_missing {
             return Err(no_store(&disk));
         }
-        let lock = Arc::new(StoreLock::new(disk.lock(LOCK)?));
+        let lock = Arc::new(StoreLock::take(&disk)?);
         let options = options.settled(Engine::Flex);
         let sizes = options.memory_sizes();
         let mut root = read_or_create(&disk, &options)?;
@@ -250,6 +251,7 @@ fn open_keyspaces(
             partition: Partition::open(disk, cache, options, spaces, known.reached)?,
             expiring: Mutex::new(Expiring::of_opened(known.expires)),
             dropped: Dropped::default(),
+            own: OwnOptions::new(known.options.clone(), known.expires),
         }))
     };
     if options.background_threads == 0 || spaces < 2 {

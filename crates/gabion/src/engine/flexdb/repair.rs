@@ -39,7 +39,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
 fn save(disk: &Disk, root: &Root, copy: &Flex, report: &mut RepairReport) -> Result<()> {
     let mut keyspaces = BTreeMap::new();
     for known in root.keyspaces.iter() {
-        let keyspace = copy.create_keyspace(&known.name)?;
+        let keyspace = copy.keyspace_with(&known.name, Some(&known.options))?;
         let space = disk.part(&space_prefix(known.id));
         save_space(&space, known, copy, &keyspace, report)?;
         keyspaces.insert(known.id, keyspace);

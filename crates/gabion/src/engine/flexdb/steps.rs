@@ -9,14 +9,22 @@ use crate::Result;
 use crate::engine::ssd::SsdEngine;
 use crate::expiry::{ReadPoint, Record};
 use crate::log::PendingLog;
+use crate::operands::Older;
 use crate::types::Seq;
 
 impl SsdEngine for Flex {
     type Keyspace = Keyspace;
     type WriteHalf = Writer;
 
+    // Repeating a merge into a space must change nothing (I3).
+    const KEEPS_OPERANDS: bool = false;
+
     fn lock_write_half(&self) -> impl DerefMut<Target = Writer> {
         self.writer.lock()
+    }
+
+    fn next_seq(writer: &mut Writer) -> Seq {
+        writer.next_seq
     }
 
     fn segment(writer: &Writer) -> u64 {
@@ -33,6 +41,7 @@ impl SsdEngine for Flex {
         writer: &mut Writer,
         writes: impl Iterator<Item = (Write<'w>, Seq)>,
         _segment: u64,
+        _whole: bool,
     ) {
         self.insert_all(writer, writes);
     }
@@ -49,8 +58,8 @@ impl SsdEngine for Flex {
 
     #[inline]
     fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
-        // What depends on reads is checked by whoever leads.
-        if write.reads().is_some() {
+        // What depends on reads is for whoever leads.
+        if write.reads().is_some() || write.has_operands() {
             return Ok(false);
         }
         self.write_now(&mut self.writer.lock(), write, hash)?;
@@ -72,6 +81,12 @@ impl SsdEngine for Flex {
 
     fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>> {
         self.find_record(keyspace, key, None)
+    }
+
+    fn older(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Older> {
+        let record = self.find_record(keyspace, key, None)?;
+        let seq = self.visible();
+        Ok(record.map_or(Older::Nothing, |record| Older::Record(seq, record)))
     }
 
     fn gain_room(&self) -> bool {

@@ -28,6 +28,9 @@ impl Change<'_> {
         if self.kind == Kind::DeleteRange && !can.ordered {
             return Err(Mapped::<S>::unsupported("deletes of ranges"));
         }
+        if matches!(self.kind, Kind::Merge | Kind::Operand) {
+            return Err(Mapped::<S>::unsupported("merges; use updates"));
+        }
         if self.kind == Kind::PutExpiring {
             return Err(Mapped::<S>::unsupported("records that expire"));
         }
@@ -47,8 +50,10 @@ impl Change<'_> {
 
     pub(super) fn apply<S: PoolStore>(&self, opened: &Opened<S>, flushed: Flushed) -> Result<()> {
         layout::with_key(self.keyspace, self.key, |key| match self.kind {
-            // What expires was refused.
-            Kind::Put | Kind::PutExpiring => opened.put(key, self.value, flushed),
+            // What expires was refused, and so was what is merged.
+            Kind::Put | Kind::PutExpiring | Kind::Merge | Kind::Operand => {
+                opened.put(key, self.value, flushed)
+            }
             Kind::Delete => opened.delete(key),
             Kind::DeleteRange => {
                 let end = layout::end_of(self.keyspace, self.value);

@@ -61,6 +61,7 @@ use super::gaps::Gaps;
 use super::line_count::{COUNT_BITS, LineCount};
 use super::order::{Order, OrderCursor};
 use super::totals::Totals;
+use crate::operands::Operands;
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
 
@@ -329,7 +330,7 @@ impl Directory {
     }
 
     /// Inserts a version of a key. False, and nothing done, if the table has one of the same or a
-    /// higher sequence number.
+    /// higher sequence number, unless that is a merge which needs it.
     #[inline]
     pub(super) fn insert(&self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) -> bool {
         self.inserts().insert(key, hash, seq, kind, value)
@@ -369,7 +370,14 @@ impl Directory {
             older: None,
         };
         let at = match self.find_for_insert(line, place.tag, key) {
-            Found::Key(_, newest) if newest.seq() >= seq => return false,
+            Found::Key(slot, newest) if newest.seq() >= seq => {
+                let Some(at) = self.insert_below(writer, newest, new) else {
+                    return false;
+                };
+                // ORDER: as below.
+                slot.store(tagged(at.as_ptr(), place.tag), Ordering::Release);
+                at
+            }
             Found::Key(slot, newest) => {
                 let at = writer.arena.push(&NewRecord {
                     older: Some(newest),
@@ -401,6 +409,45 @@ impl Directory {
         let bytes = key.len() + value.len();
         self.side.totals.add(counts, bytes, seq, kind);
         true
+    }
+
+    /// Inserts a version below newer ones, if one of these is a merge that needs it: as replay,
+    /// which goes in any order, may do. The newer ones are written once more, on top of it. Returns
+    /// where the newest is now; nothing if nothing was done.
+    #[cold]
+    fn insert_below(
+        &self,
+        writer: &mut Writer,
+        newest: Record<'_>,
+        new: NewRecord<'_>,
+    ) -> Option<NonNull<u8>> {
+        let (mut above, mut next) = (Vec::new(), Some(newest));
+        while let Some(record) = next.filter(|record| record.seq() > new.seq) {
+            above.push(record);
+            next = record.older();
+        }
+        let nearest = above
+            .last()
+            .filter(|nearest| nearest.kind() == Kind::Merge)?;
+        let below = Operands::below_of(nearest.value(), nearest.seq())?;
+        if below <= new.seq || next.is_some_and(|record| record.seq() == new.seq) {
+            return None;
+        }
+        newest.supersede();
+        let mut at = writer.arena.push(&NewRecord { older: next, ..new });
+        for record in above.iter().rev() {
+            let older = self.record(at.as_ptr())?;
+            older.supersede();
+            at = writer.arena.push(&NewRecord {
+                key: record.key(),
+                value: record.value(),
+                seq: record.seq(),
+                kind: record.kind(),
+                hash_bits: record.hash_bits(),
+                older: Some(older),
+            });
+        }
+        Some(at)
     }
 
     /// Looks for a key in its line and what is behind it. For the writer.

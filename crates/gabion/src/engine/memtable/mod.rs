@@ -32,7 +32,8 @@
 //!
 //! # Invariants
 //! - M1: versions of one key have ascending sequence numbers; an insert that would break this is
-//!   ignored, so that replaying a record twice is harmless, and records of any order.
+//!   ignored, or goes below a merge that needs it (`operands`), so that replaying a record twice is
+//!   harmless, and records of any order.
 //! - M2: what [`MemTable::insert`] put in is found by every [`MemTable::get`] and every cursor of
 //!   [`MemTable::sorted`] or [`MemTable::search`] that begins after it returned. What is inserted
 //!   later may or may not be; readers leave it out by its sequence number.
@@ -199,7 +200,7 @@ impl MemTable {
     /// Inserts a version of a key. The cost does not depend on how many versions there are.
     ///
     /// False, and nothing done, if the table has a version of that key with the same or a higher
-    /// sequence number.
+    /// sequence number, unless that is a merge which needs it.
     ///
     /// # Panics
     /// When the key has 64 KiB or more, or the value 4 GiB or more.

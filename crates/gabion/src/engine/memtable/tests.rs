@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use gabion_media::seeded::Random;
 use proptest::prelude::*;
 
 use super::*;
+use crate::operands::Operands;
 use crate::types::{SEQ_MAX, hash_key};
 
 /// Key, sequence number, kind, value.
@@ -717,4 +719,65 @@ fn a_range_delete_counts_though_its_first_key_has_a_newer_version() {
     let seqs: Vec<_> = ranges.iter().flat_map(|range| range.iter()).collect();
     assert_eq!(seqs.len(), 2);
     assert!(seqs[0].seqs == [2] && seqs[1].seqs == [4] && seqs[1].upper.is_none());
+}
+
+/// Replay goes in any order, so a merge may come before what it needs; and what it covers may come
+/// behind it.
+#[test]
+fn what_a_merge_needs_goes_below_it_in_any_order() {
+    let merge = |seq: Seq, since: Seq| (seq, Kind::Merge, Operands::one(b"x").from(since).encode());
+    let put = |seq: Seq| (seq, Kind::Put, b"value".to_vec());
+    // The merge 7 covers 5 and 6; 3 is hidden by the put 4.
+    let versions = [
+        put(3),
+        put(4),
+        merge(5, 5),
+        merge(6, 5),
+        merge(7, 5),
+        merge(9, 9),
+    ];
+    let visible = [9, 7, 4];
+    let mut order: Vec<usize> = (0..versions.len()).collect();
+    let mut random = Random::new(3);
+    for round in 0..400 {
+        for at in (1..order.len()).rev() {
+            order.swap(at, random.index(at + 1));
+        }
+        let keep = [KeepOrder::Never, KeepOrder::Always][round % 2];
+        let table = MemTable::with_order(&ChunkPool::new(1 << 20), 0, keep, 0);
+        for at in order.iter().chain(&order) {
+            let (seq, kind, stored) = &versions[*at];
+            table.insert(b"key", hash_key(b"key"), *seq, *kind, stored);
+        }
+        let walk = |from: &dyn Fn(Seq) -> Option<(Seq, Kind, Vec<u8>)>| {
+            let (mut seen, mut next) = (Vec::new(), Seq::MAX);
+            while let Some((seq, kind, stored)) = from(next) {
+                seen.push(seq);
+                match kind {
+                    Kind::Merge => next = Operands::below_of(&stored, seq).unwrap() - 1,
+                    _ => break,
+                }
+            }
+            seen
+        };
+        let get = |seq| {
+            let entry = table.get(b"key", hash_key(b"key"), seq)?;
+            Some((entry.seq, entry.kind, entry.value.to_vec()))
+        };
+        assert_eq!(walk(&get), visible, "{order:?}");
+        let mut listed = Vec::new();
+        let mut cursor = table.sorted();
+        cursor.seek_first();
+        while cursor.valid() {
+            listed.push((cursor.seq(), cursor.kind(), cursor.value_bytes().to_vec()));
+            cursor.next();
+        }
+        let find = |seq: Seq| listed.iter().find(|own| own.0 <= seq).cloned();
+        assert_eq!(walk(&find), visible, "{order:?} {listed:?}");
+        let mut newest = table.newest().cursor();
+        newest.seek_first();
+        assert_eq!(newest.seq(), 9);
+        newest.next_key();
+        assert!(!newest.valid());
+    }
 }

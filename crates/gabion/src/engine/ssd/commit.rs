@@ -27,6 +27,7 @@ use std::iter::{empty, once};
 use std::sync::Arc;
 
 use super::SsdEngine;
+use super::merges::Merges;
 use super::validate::validate;
 use crate::engine::keyspaces::Droppable;
 use crate::engine::write::{Update, Waiter, Write};
@@ -130,14 +131,17 @@ fn commit_group<E: SsdEngine>(
     group: &[Arc<Waiter>],
 ) -> Result<()> {
     let segment = E::segment(half);
-    let own_logged = validate(engine, own, empty()).and_then(|()| engine.append(half, own));
+    let mut merges = Merges::of(once(own).chain(group.iter().map(|waiter| waiter.write())));
+    let own_valid = validate(engine, own, empty());
+    let own_logged = own_valid.and_then(|()| merges.append(engine, half, (0, own)));
     let mut logged: Vec<Result<Seq>> = Vec::with_capacity(group.len());
-    for waiter in group {
+    for (position, waiter) in (1..).zip(group) {
         let before = group.iter().map(|waiter| waiter.write()).zip(&logged);
         let earlier = once((own, &own_logged)).chain(before);
         let earlier = earlier.filter_map(|(write, logged)| logged.is_ok().then_some(write));
         let valid = validate(engine, waiter.write(), earlier);
-        logged.push(valid.and_then(|()| engine.append(half, waiter.write())));
+        let write = (position, waiter.write());
+        logged.push(valid.and_then(|()| merges.append(engine, half, write)));
     }
     if (own_sync || group.iter().any(|waiter| waiter.wants_sync()))
         && let Err(error) = engine.sync_log()
@@ -148,8 +152,12 @@ fn commit_group<E: SsdEngine>(
     }
     let waiting = group.iter().map(|waiter| waiter.write());
     let all = once((own, &own_logged)).chain(waiting.zip(&logged));
-    let inserted = all.filter_map(|(write, logged)| Some((write, *logged.as_ref().ok()?)));
-    engine.insert_group(half, inserted, segment);
+    let inserted = all.enumerate().filter_map(|(position, (write, logged))| {
+        let first = *logged.as_ref().ok()?;
+        Some((merges.logged(position, write), first))
+    });
+    let whole = merges.must_stay_together();
+    engine.insert_group(half, inserted, segment, whole);
     for (waiter, logged) in group.iter().zip(logged) {
         waiter.end(logged.map(|_| ()));
     }

@@ -13,6 +13,7 @@
 //! | file | journey |
 //! |---|---|
 //! | `commit` | a write, from admission to publication |
+//! | `merges` | what the operands of a write amount to |
 //! | `validate`, `transactions` | whether a transaction may take effect; those that are open |
 //! | `open` | the ends of an opening and of a close |
 //! | `threads` | the threads that every engine has; what becomes of their errors |
@@ -35,6 +36,7 @@
 //! returned.
 
 mod commit;
+mod merges;
 mod open;
 pub(crate) mod pace;
 mod stats;
@@ -59,6 +61,7 @@ use super::write::{Write, WriteQueue};
 use crate::expiry::{Moment, Moments, ReadPoint, Record, millis};
 use crate::log::{LogSyncer, PendingLog};
 use crate::memory::{Memory, TableMemory};
+use crate::operands::Older;
 use crate::options::Durability;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
@@ -68,6 +71,7 @@ use transactions::Transactions;
 use unsettled::Unsettled;
 
 pub(crate) use commit::Commit;
+pub(crate) use merges::merge;
 pub(crate) use open::{Lifecycle, OpenedLog};
 pub(crate) use store_lock::StoreLock;
 pub(super) use threads::spawn;
@@ -110,8 +114,15 @@ pub(crate) trait SsdEngine:
     /// The write half of the log.
     type WriteHalf;
 
+    /// Whether operands may be kept as they are where nobody knows what they amount to; else a
+    /// merge fails with its operator.
+    const KEEPS_OPERANDS: bool;
+
     /// Keeps all others from writing.
     fn lock_write_half(&self) -> impl DerefMut<Target = Self::WriteHalf>;
+
+    /// The number of the next write.
+    fn next_seq(half: &mut Self::WriteHalf) -> Seq;
 
     /// The segment to which the next record of the log goes, unless it begins a new one.
     fn segment(half: &Self::WriteHalf) -> u64;
@@ -120,12 +131,14 @@ pub(crate) trait SsdEngine:
     fn append(&self, half: &mut Self::WriteHalf, write: Write<'_, Self::Keyspace>) -> Result<Seq>;
 
     /// Inserts logged writes into MemTables, each with its first number, publishes them, and
-    /// freezes what is full. The log's segment was `segment` before.
+    /// freezes what is full, but nothing before all of them are inserted if they are `whole`. The
+    /// log's segment was `segment` before.
     fn insert_group<'w>(
         &self,
         half: &mut Self::WriteHalf,
         writes: impl Iterator<Item = (Write<'w, Self::Keyspace>, Seq)>,
         segment: u64,
+        whole: bool,
     );
 
     /// Asks for the memory that the insert of a single write waits for; returns the hash of its
@@ -160,6 +173,10 @@ pub(crate) trait SsdEngine:
 
     /// The record of a key now.
     fn newest(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Option<Record>>;
+
+    /// What a key has below an operand that is about to be written. Whoever asks has the write
+    /// half.
+    fn older(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Older>;
 
     /// After a put that found no room: whether flushing what is in memory made some.
     fn gain_room(&self) -> bool;
@@ -230,6 +247,9 @@ pub(crate) trait SsdEngine:
     fn settle_store(&self) -> Result<()> {
         self.unsettled.settle(|pending| {
             self.health.check()?;
+            if self.disk.is_read_only() {
+                return Err(Error::OpenedReadOnly);
+            }
             self.end_opening(pending)?;
             self.schedule.set_shortage(None);
             Ok(())

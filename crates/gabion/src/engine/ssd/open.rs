@@ -42,7 +42,9 @@ impl OpenedLog {
         let syncer = pending.syncer();
         let (log, pending) = match settled {
             Err(error) if error.is_no_space() && can_wait => {
-                tracing::warn!(%error, "the store takes no changes until there is space");
+                if !disk.is_read_only() {
+                    tracing::warn!(%error, "the store takes no changes until there is space");
+                }
                 // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
                 pending.sync(disk)?;
                 (None, Some(pending))
@@ -101,7 +103,10 @@ pub(crate) trait Lifecycle: SsdEngine {
         self.pace.stop();
         self.schedule.wake();
         self.schedule.stop();
-        let settled = self.unsettled.end(self.settle_store());
+        let settled = match self.disk.is_read_only() {
+            true => Ok(false),
+            false => self.unsettled.end(self.settle_store()),
+        };
         let result = settled.and_then(|is_settled| match is_settled {
             true => self.close_log(),
             false => Ok(()),

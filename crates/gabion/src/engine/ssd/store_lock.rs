@@ -5,8 +5,11 @@
 //! about what the store knew by them. So what opens or removes a file by its name on a reader's
 //! behalf does it within [`StoreLock::hold`], or not at all.
 
-use gabion_media::{DirLock, Owner};
+use gabion_media::{DirLock, Disk, Owner};
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+
+use crate::Result;
+use crate::names::LOCK;
 
 /// The lock of the directory, until the store is closed.
 pub(crate) struct StoreLock {
@@ -15,11 +18,16 @@ pub(crate) struct StoreLock {
 }
 
 impl StoreLock {
-    pub(crate) fn new(lock: DirLock) -> StoreLock {
-        StoreLock {
-            lock: RwLock::new(Some(lock)),
+    /// Takes the lock of a directory, or shares it with others that only read, too.
+    pub(crate) fn take(disk: &Disk) -> Result<StoreLock> {
+        let lock = match disk.is_read_only() {
+            true => disk.lock_shared(LOCK),
+            false => disk.lock(LOCK),
+        };
+        Ok(StoreLock {
+            lock: RwLock::new(Some(lock?)),
             owner: Owner::current(),
-        }
+        })
     }
 
     /// Keeps the directory the store's until the guard goes; `None` if it is not any more, or

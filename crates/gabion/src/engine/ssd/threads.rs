@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// Starts the threads of an engine, if it has any.
 pub(super) fn start_threads<E: SsdEngine>(engine: &Arc<E>) -> Result<()> {
-    if engine.options.background_threads == 0 {
+    if engine.options.background_threads == 0 || engine.disk.is_read_only() {
         return Ok(());
     }
     engine.start_workers()?;

@@ -5,7 +5,8 @@
 //! new segment. On a full disk these fail, but nobody needs them to read. So such a store is open
 //! and *unsettled*: it reads from what the replay has put into memory. Whoever changes something
 //! first tries the end of the opening again, and so does the background now and then; until it has
-//! succeeded all changes are refused for want of space.
+//! succeeded all changes are refused for want of space. A store that was opened for reading only is
+//! unsettled for good.
 //!
 //! # Invariants
 //! - U1. Before the opening has ended nothing of the store changes, neither in memory nor on the

@@ -63,7 +63,6 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -71,11 +70,12 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::counters::{Counter, Tally};
 use super::keyspaces::{Droppable, Dropped, Named};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
+use super::own_options::OwnOptions;
 use super::range_deletes::Deletes;
 use super::ssd::{Shell, SsdEngine};
 use super::write;
 use crate::cache::BlockCache;
-use crate::expiry::{ReadPoint, millis};
+use crate::expiry::ReadPoint;
 use crate::types::Seq;
 use crate::{KeyspaceOptions, Result};
 
@@ -109,9 +109,7 @@ pub(crate) struct Keyspace {
     /// The name that users give it.
     pub(crate) name: String,
     router: ArcSwap<Router>,
-    options: ArcSwap<KeyspaceOptions>,
-    /// The default expiry of these, in milliseconds; 0 for none. For each put.
-    default_expiry: AtomicU64,
+    own: OwnOptions,
     pub(crate) dropped: Dropped,
 }
 
@@ -129,32 +127,13 @@ impl Droppable for Keyspace {
     fn dropped(&self) -> &Dropped {
         &self.dropped
     }
+
+    fn own_options(&self) -> &OwnOptions {
+        &self.own
+    }
 }
 
 impl Keyspace {
-    /// Its options.
-    pub(crate) fn options(&self) -> KeyspaceOptions {
-        KeyspaceOptions::clone(&self.options.load())
-    }
-
-    /// How long after a put its value expires, if the put says nothing.
-    #[inline]
-    pub(crate) fn default_expiry(&self) -> Option<Duration> {
-        // ORDER: Relaxed; puts that come at the same time have the one or the other.
-        match self.default_expiry.load(Ordering::Relaxed) {
-            0 => None,
-            after => Some(Duration::from_millis(after)),
-        }
-    }
-
-    /// Has these options from now on.
-    fn set_options(&self, options: KeyspaceOptions) {
-        // ORDER: Relaxed, as above.
-        self.default_expiry
-            .store(options.default_expiry.map_or(0, millis), Ordering::Relaxed);
-        self.options.store(Arc::new(options));
-    }
-
     /// Whether the bucket is one of the keyspace's; one that was split is not any more.
     fn has(&self, bucket: &Bucket) -> bool {
         self.router.load().route(bucket.lower()).id == bucket.id
@@ -291,22 +270,21 @@ impl Wip {
         name: &str,
         options: Option<&KeyspaceOptions>,
     ) -> Result<Arc<Keyspace>> {
-        let is_as_wanted = |keyspace: &Arc<Keyspace>| {
-            options.is_none_or(|options| **keyspace.options.load() == *options)
-        };
-        if let Some(keyspace) = self.keyspaces.find(name).filter(is_as_wanted) {
+        if let Some(keyspace) = self.keyspaces.find(name)
+            && keyspace.own.is_as_wanted(name, options)?
+        {
             return Ok(keyspace);
         }
         self.check_writable()?;
         let mut versions = self.versions.lock();
         if let Some(keyspace) = self.keyspaces.find(name) {
-            if let Some(options) = options.filter(|_| !is_as_wanted(&keyspace)) {
-                let edit = Edit::SetOptions {
-                    id: keyspace.id,
-                    options: options.clone(),
-                };
-                self.apply(&mut versions, &[edit])?;
-                keyspace.set_options(options.clone());
+            if let Some(options) = options {
+                let wanted = options.in_place_of(name, &keyspace.own.get())?;
+                if wanted.encode() != keyspace.own.get().encode() {
+                    let (id, options) = (keyspace.id, wanted.clone());
+                    self.apply(&mut versions, &[Edit::SetOptions { id, options }])?;
+                }
+                keyspace.own.set(wanted);
             }
             return Ok(keyspace);
         }
@@ -336,11 +314,9 @@ impl Wip {
             id,
             name: name.to_owned(),
             router,
-            options: ArcSwap::default(),
-            default_expiry: AtomicU64::new(0),
+            own: OwnOptions::new(options, false),
             dropped: Dropped::default(),
         });
-        keyspace.set_options(options);
         // ORDER: Relaxed; a figure that orders nothing.
         self.bucket_count.fetch_add(1, Ordering::Relaxed);
         self.keyspaces.add(&keyspace);

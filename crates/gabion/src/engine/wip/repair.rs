@@ -29,7 +29,7 @@
 //! - A dropped keyspace is one of which only the manifest does not speak.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -46,8 +46,9 @@ use crate::bytes::assign;
 use crate::cache::BlockCache;
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::engine::{Lost, RepairReport};
-use crate::log::Op;
+use crate::log::{Malformed, Op};
 use crate::names::{CURRENT, LOCK, table_name};
+use crate::operands::{Operands, malformed_in_memory};
 use crate::types::{Kind, Seq, hash_key};
 use crate::{Error, Options, Result};
 
@@ -107,6 +108,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
         Some((*id, (Tables::of(&keyspace), keyspace)))
     });
     let targets: BTreeMap<u32, _> = found.collect();
+    let mut merges = Merges::default();
     let replayed = report.replay(disk, tail, &sealed, given_out, |operation| {
         // What a keyspace held that was dropped went with it.
         let Some((tables, keyspace)) = targets.get(&operation.keyspace) else {
@@ -118,6 +120,15 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
         for part in flushed.missing(&operation) {
             match operation.kind == Kind::DeleteRange && tables.are_newer(&part, operation.seq) {
                 true => delete_older(&engine, keyspace, tables, &part, operation.seq)?,
+                false if operation.kind == Kind::Merge => {
+                    let renumbered = merges.renumbered(&operation, engine.visible() + 1);
+                    let value = renumbered.map_err(malformed_in_memory)?;
+                    let part = Part {
+                        value: &value,
+                        ..part
+                    };
+                    write(&engine, keyspace, operation.kind, &part)?;
+                }
                 false => write(&engine, keyspace, operation.kind, &part)?,
             }
         }
@@ -127,6 +138,28 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     let closed = engine.close();
     let result = replayed.and(closed).map(|()| report);
     result.map_err(|error| engine.health.told_by_another(error))
+}
+
+/// A key of a keyspace.
+type Place = (u32, Vec<u8>);
+
+/// The merges that were written, by their keys: of each its number, and its new one. A merge covers
+/// others of the log by their numbers.
+#[derive(Default)]
+struct Merges(HashMap<Place, Vec<(Seq, Seq)>>);
+
+impl Merges {
+    /// What is stored of a merge that is written anew with the number `new`.
+    fn renumbered(&mut self, merge: &Op<'_>, new: Seq) -> Result<Vec<u8>, Malformed> {
+        let operands = Operands::decode(merge.value)?;
+        let written = self.0.entry((merge.keyspace, merge.key.to_vec()));
+        let written = written.or_default();
+        let below = operands.below(merge.seq).unwrap_or(merge.seq);
+        let covered = written.iter().filter(|(old, _)| *old >= below);
+        let since = covered.map(|(_, new)| *new).min().unwrap_or(new);
+        written.push((merge.seq, new));
+        Ok(operands.from(since).encode())
+    }
 }
 
 fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, part: &Part<'_>) -> Result<()> {

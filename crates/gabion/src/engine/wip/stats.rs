@@ -95,7 +95,7 @@ impl Wip {
         let keyspaces = self.keyspaces.load();
         let stats = keyspaces.iter().map(|keyspace| KeyspaceStats {
             name: keyspace.name.clone(),
-            options: keyspace.options().to_string(),
+            options: keyspace.own.get().to_string(),
             buckets: keyspace
                 .router
                 .load()

@@ -9,14 +9,21 @@ use crate::Result;
 use crate::engine::ssd::SsdEngine;
 use crate::expiry::{ReadPoint, Record};
 use crate::log::PendingLog;
-use crate::types::Seq;
+use crate::operands::Older;
+use crate::types::{Seq, hash_key};
 
 impl SsdEngine for Wip {
     type Keyspace = Keyspace;
     type WriteHalf = Leader;
 
+    const KEEPS_OPERANDS: bool = true;
+
     fn lock_write_half(&self) -> impl DerefMut<Target = Leader> {
         self.leader.write()
+    }
+
+    fn next_seq(leader: &mut Leader) -> Seq {
+        leader.next_seq()
     }
 
     fn segment(leader: &Leader) -> u64 {
@@ -32,8 +39,9 @@ impl SsdEngine for Wip {
         leader: &mut Leader,
         writes: impl Iterator<Item = (Write<'w>, Seq)>,
         segment: u64,
+        whole: bool,
     ) {
-        self.insert_all(leader, writes, segment);
+        self.insert_all(leader, writes, segment, whole);
     }
 
     #[inline]
@@ -68,6 +76,12 @@ impl SsdEngine for Wip {
 
     fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>> {
         self.find_record(keyspace, key, None)
+    }
+
+    fn older(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Older> {
+        let router = keyspace.router.load();
+        let state = router.route(key).state.load();
+        Wip::older(self, keyspace, &state, key, hash_key(key))
     }
 
     fn gain_room(&self) -> bool {

@@ -173,7 +173,7 @@ impl Explorer<'_> {
         }
         // One that is missing comes without anything that one of its name held.
         for name in KEYSPACES {
-            db.keyspace(name)?;
+            crate::support::keyspace(db, name)?;
         }
         assert!(
             assert_sound(db)? == found,

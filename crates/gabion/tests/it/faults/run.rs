@@ -208,7 +208,10 @@ impl<'r> Run<'r> {
                 self.assert_reads(subject);
             }
         }
-        match (subject.db.keyspace(KEYSPACES[keyspace]), &mut self.subject) {
+        match (
+            crate::support::keyspace(&subject.db, KEYSPACES[keyspace]),
+            &mut self.subject,
+        ) {
             (Ok(another), Some(subject)) => subject.keyspaces[keyspace] = another,
             (Ok(_), None) => {}
             (Err(error), _) => self.refuse(&error, counts),

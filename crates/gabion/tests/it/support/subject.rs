@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gabion::{Db, Durability, Error, Keyspace, Options, Result, Stats, WriteBatch};
+use gabion::{
+    Db, Durability, Error, Keyspace, KeyspaceOptions, Merge, MergeError, Options, Result, Stats,
+    WriteBatch,
+};
 use gabion_media::Disk;
 
 use super::{Change, Operation, Pairs, Twin};
@@ -19,6 +22,46 @@ pub(crate) struct Subject {
     durability: Durability,
 }
 
+/// Merged into a value, an operand takes its place, so that a put may as well be a merge. Some are
+/// put together, and of some both are kept.
+struct Last;
+
+impl Merge for Last {
+    fn name(&self) -> &str {
+        "last"
+    }
+
+    fn full(
+        &self,
+        _key: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>, MergeError> {
+        let last = operands.last().copied().or(base);
+        Ok(last.map(<[u8]>::to_vec))
+    }
+
+    fn partial(&self, _key: &[u8], _left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        (right.len() % 5 == 3).then(|| right.to_vec())
+    }
+}
+
+/// The keyspace of that name, in which puts may be merges, if the engine has them.
+pub(crate) fn keyspace(db: &Db, name: &str) -> Result<Keyspace> {
+    match db.engine().capabilities().merges {
+        true => db.keyspace_with(name, &KeyspaceOptions::default().merge(Last)),
+        false => db.keyspace(name),
+    }
+}
+
+/// As [`keyspace`], of one that was made.
+pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
+    match db.keyspace_names().iter().any(|own| own == name) {
+        true => keyspace(db, name),
+        false => db.existing_keyspace(name),
+    }
+}
+
 /// No test takes as long.
 const FAR: Duration = Duration::from_secs(1 << 40);
 
@@ -28,7 +71,7 @@ impl Subject {
         let db = Db::open_on(disk.clone(), options.clone())?;
         let keyspaces = KEYSPACES
             .iter()
-            .map(|name| db.keyspace(name))
+            .map(|name| keyspace(&db, name))
             .collect::<Result<_>>()?;
         let durability = options.durability;
         Ok(Subject {
@@ -39,9 +82,16 @@ impl Subject {
     }
 
     /// Whether a put of the value is one that expires, long after the test: so it is with some, as
-    /// they are stored otherwise.
-    fn expires(&self, value: &[u8]) -> bool {
-        value.len() % 5 == 2 && self.db.engine().capabilities().expiry
+    /// they are stored otherwise. In one keyspace nothing does, for merges are stored otherwise
+    /// there.
+    fn expires(&self, keyspace: usize, value: &[u8]) -> bool {
+        let expires = value.len() % 5 == 2 && keyspace != 1;
+        expires && self.db.engine().capabilities().expiry
+    }
+
+    /// Whether a put of the value is a merge of it, which says the same: some are.
+    fn merges(&self, value: &[u8]) -> bool {
+        value.len() % 5 >= 3 && self.db.engine().capabilities().merges
     }
 
     /// Writes operations: one by itself, several as a batch.
@@ -53,7 +103,10 @@ impl Subject {
         if let [operation] = operations {
             let keyspace = &self.keyspaces[operation.keyspace];
             return match (&operation.change, durability) {
-                (Change::Put(key, value), level) if self.expires(value) => {
+                (Change::Put(key, value), level) if self.merges(value) => {
+                    keyspace.merge_with(key, value, level.unwrap_or(self.durability))
+                }
+                (Change::Put(key, value), level) if self.expires(operation.keyspace, value) => {
                     let level = level.unwrap_or(self.durability);
                     keyspace.put_expiring_with(key, value, FAR, level)
                 }
@@ -68,10 +121,17 @@ impl Subject {
             };
         }
         let mut batch = WriteBatch::new();
-        for Operation { keyspace, change } in operations {
-            let keyspace = &self.keyspaces[*keyspace];
+        for Operation {
+            keyspace: at,
+            change,
+        } in operations
+        {
+            let keyspace = &self.keyspaces[*at];
             match change {
-                Change::Put(key, value) if self.expires(value) => {
+                Change::Put(key, value) if self.merges(value) => {
+                    batch.merge(keyspace, key, value)?;
+                }
+                Change::Put(key, value) if self.expires(*at, value) => {
                     batch.put_expiring(keyspace, key, value, FAR)?;
                 }
                 Change::Put(key, value) => batch.put(keyspace, key, value)?,
@@ -107,7 +167,7 @@ impl Subject {
     pub(crate) fn drop_keyspace(&mut self, keyspace: usize) -> Result<()> {
         self.db.drop_keyspace(KEYSPACES[keyspace])?;
         assert_gone(&self.db, &self.keyspaces[keyspace]);
-        let another = self.db.keyspace(KEYSPACES[keyspace])?;
+        let another = self::keyspace(&self.db, KEYSPACES[keyspace])?;
         let old = std::mem::replace(&mut self.keyspaces[keyspace], another);
         assert_gone(&self.db, &old);
         Ok(())
@@ -157,7 +217,7 @@ pub(crate) fn read_all(db: &Db) -> Result<Vec<Pairs>> {
     let mut found = Vec::new();
     for name in KEYSPACES {
         let mut pairs = Pairs::new();
-        if let Ok(keyspace) = db.existing_keyspace(name) {
+        if let Ok(keyspace) = existing_keyspace(db, name) {
             let is_ordered = db.engine().capabilities().ordered;
             for pair in keyspace.pairs() {
                 let (key, value) = pair?;
@@ -184,7 +244,7 @@ pub(crate) fn read_all(db: &Db) -> Result<Vec<Pairs>> {
 pub(crate) fn assert_sound(db: &Db) -> Result<Vec<Pairs>> {
     let found = read_all(db)?;
     for (name, pairs) in KEYSPACES.iter().zip(&found) {
-        let Ok(keyspace) = db.existing_keyspace(name) else {
+        let Ok(keyspace) = existing_keyspace(db, name) else {
             continue;
         };
         let is_ordered = db.engine().capabilities().ordered;

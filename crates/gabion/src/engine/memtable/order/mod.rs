@@ -144,8 +144,9 @@ impl Order {
             let slot = places.slot(rank);
             let last = node.first_of(0, node.entry(slot));
             if let Some(last) = last.filter(|last| last.key() == key) {
-                // Who puts a table in order meets versions in the order of their places (T3).
-                if last.seq() < record.seq() {
+                // Who puts a table in order meets versions in the order of their places (T3). The
+                // later record of a number has more below it (`Directory::insert_below`).
+                if last.seq() <= record.seq() {
                     node.replace(slot, record);
                 }
                 return;

@@ -253,7 +253,12 @@ impl Wip {
         merge.seek(job.bucket.lower(), None)?;
         let output = self.create_table(job.bucket.keyspace, job.purpose, self.class_of(job))?;
         let mut output = output.within(&job.bucket);
-        let mut retain = Retain::new(protected, job.bottom, deletes);
+        let keyspaces = self.keyspaces.load();
+        let keyspace = keyspaces.live(job.bucket.keyspace);
+        let operator = keyspace.and_then(|keyspace| keyspace.own.merge_operator());
+        let filter = keyspace.and_then(|keyspace| keyspace.own.compaction_filter());
+        let retain = Retain::new(protected, job.bottom, deletes);
+        let mut retain = retain.merging(operator).filtering(filter);
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         while let Some(entry) = merge.current() {
             let (key, seq, kind) = (entry.key(), entry.seq(), entry.kind());

@@ -115,7 +115,8 @@ impl Wip {
         let protected = self.snapshots.protect(|| self.read_point());
         let deletes = Fragments::union(job.table.range_deletes().iter(), &protected);
         let mut output = self.create_table(job.keyspace.id, Purpose::Flush, Class::Flush)?;
-        let mut retain = Retain::new(protected, false, deletes);
+        let retain = Retain::new(protected, false, deletes);
+        let mut retain = retain.merging(job.keyspace.own.merge_operator());
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         let mut cursor = job.table.sorted();
         cursor.seek_first();

@@ -114,7 +114,7 @@ impl Wip {
             written_bytes: 0,
             group_bytes_max: GROUP_BYTES_MAX,
             born: self.time(),
-            expires: keyspace.default_expiry().map(|after| {
+            expires: keyspace.own.default_expiry().map(|after| {
                 let now = self.moments.now();
                 now.saturating_add(millis(after))
             }),

@@ -31,8 +31,8 @@ impl Wip {
         let appender = self.disk.create_append(&table_name(file), purpose)?;
         // Of one that was dropped meanwhile nobody sees a table.
         let keyspaces = self.keyspaces.load();
-        let own = keyspaces.live(keyspace).map(|keyspace| keyspace.options());
-        let options = own.unwrap_or_default().on(&self.options);
+        let own = keyspaces.live(keyspace).map(|keyspace| keyspace.own.get());
+        let options = own.map_or_else(|| self.options.clone(), |own| own.on(&self.options));
         let options = TableOptions {
             block_bytes: options.tuning.block_bytes,
             filter_bits_per_key: options.tuning.filter_bits_per_key,

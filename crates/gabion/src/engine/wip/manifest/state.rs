@@ -164,6 +164,21 @@ impl ManifestState {
         }
     }
 
+    /// Whether anything in the tables of a keyspace expires.
+    pub(crate) fn expires_in(&self, keyspace: u32) -> bool {
+        let mut own = self
+            .buckets
+            .values()
+            .filter(|bucket| bucket.keyspace == keyspace);
+        own.any(|bucket| {
+            let mut files = bucket
+                .tables
+                .iter()
+                .filter_map(|table| self.files.get(&table.file));
+            files.any(|file| file.meta.expiries.is_some())
+        })
+    }
+
     /// Whether anything in the tables expires.
     pub(crate) fn expires(&self) -> bool {
         let mut files = self.files.values();

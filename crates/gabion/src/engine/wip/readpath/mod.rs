@@ -15,12 +15,14 @@
 //! it (`drop`, X3).
 
 pub(super) mod cursor;
+mod fold;
 pub(super) mod merge;
 mod multi_get;
 mod newer;
 pub(super) mod residency;
 pub(super) mod scan;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::bucket::{BucketState, Levels};
@@ -66,7 +68,14 @@ impl Wip {
         take: impl Fn(Record) -> T,
     ) -> Result<Option<T>> {
         let moment = || snapshot.map_or_else(|| self.moments.now(), |point| point.moment);
-        let take = |record: Record| record.at(moment).map(&take);
+        let is_merge = Cell::new(false);
+        let take_if_settled = |record: Record| match record.parts().0 {
+            Kind::Merge => {
+                is_merge.set(true);
+                None
+            }
+            _ => record.at(moment).map(&take),
+        };
         let hash = hash_key(key);
         loop {
             let router = keyspace.router.load();
@@ -88,11 +97,19 @@ impl Wip {
             state.active.prefetch(hash);
             prefetch_in_levels(&state.levels, key, hash);
             let deleted = state.deletes.newest(key, seq);
-            if let Some(entry) = find_in_memory(&state, key, hash, seq) {
-                return Ok(record_of(&entry, deleted).and_then(take));
+            let found = match find_in_memory(&state, key, hash, seq) {
+                Some(entry) => record_of(&entry, deleted).and_then(take_if_settled),
+                None => {
+                    self.count_read(bucket);
+                    let key = (key, hash);
+                    find_in_levels(&state.levels, key, seq, deleted, take_if_settled)?
+                }
+            };
+            if is_merge.get() {
+                let merged = self.find_merged(keyspace, &state, (key, hash), seq, moment())?;
+                return Ok(merged.map(&take));
             }
-            self.count_read(bucket);
-            return find_in_levels(&state.levels, (key, hash), seq, deleted, take);
+            return Ok(found);
         }
     }
 }

@@ -16,6 +16,7 @@
 //! The caller has registered the number to read at, so a state of a bucket holds what the number
 //! needs whenever it is taken (see `readpath`).
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::engine::wip::bucket::BucketState;
 use crate::engine::wip::table::Table;
 use crate::engine::wip::{Keyspace, Wip};
 use crate::expiry::{ReadPoint, Record};
-use crate::types::{Seq, hash_key};
+use crate::types::{Kind, Seq, hash_key};
 use crate::{Result, Slice};
 
 /// Keys that go through the steps together: more than a processor has waits for memory under way
@@ -71,8 +72,14 @@ impl Wip {
         snapshot: ReadPoint,
         values: &mut [Option<Slice>],
     ) -> Result<()> {
+        // Merges are asked for one by one in the end.
+        let (is_merge, mut merges) = (Cell::new(false), Vec::new());
         let value_at = |found: Option<Record>| {
             let record = found?.at(|| snapshot.moment)?;
+            if record.parts().0 == Kind::Merge {
+                is_merge.set(true);
+                return None;
+            }
             Some(record.into_value())
         };
         let router = keyspace.router.load();
@@ -97,6 +104,7 @@ impl Wip {
             let found = find_in_memory(&lookup.state, key, hash, snapshot.seq);
             if let Some(entry) = &found {
                 values[lookup.position] = value_at(record_of(entry, lookup.deleted(snapshot.seq)));
+                merges.extend(is_merge.take().then_some(lookup.position));
             }
             found.is_none()
         });
@@ -118,6 +126,10 @@ impl Wip {
             let take = |record| value_at(Some(record));
             values[lookup.position] =
                 find_in_levels(levels, (key, hash), snapshot.seq, deleted, take)?;
+            merges.extend(is_merge.take().then_some(lookup.position));
+        }
+        for position in merges {
+            values[position] = self.get(keyspace, keys[position].as_ref(), Some(snapshot))?;
         }
         Ok(())
     }

@@ -32,8 +32,9 @@ use crate::engine::open_store::OpenStore;
 use crate::engine::range_deletes::Deletes;
 use crate::engine::wip::table::Stretch;
 use crate::engine::wip::{Keyspace, Wip};
-use crate::expiry::{Moment, ReadPoint, expires, has_expired};
+use crate::expiry::{Moment, ReadPoint, Record, expires, has_expired};
 use crate::ranges::key_range;
+use crate::types::Kind;
 use crate::{Error, Result, Slice};
 
 /// Keys up to this length need no larger buffer.
@@ -58,6 +59,8 @@ pub(crate) struct Scan {
     /// A rival below this comes before all that is left of the stretch (I3).
     front_prefix: u64,
     back: Option<Merge>,
+    /// The front's current pair, where it is what merges amount to.
+    merged: Option<Record>,
     /// I4; none once a pair was found, or what has expired.
     gone: Option<u32>,
     finished: bool,
@@ -92,6 +95,8 @@ enum Dealt {
     Gone,
     /// A version that has expired; likewise.
     Expired,
+    /// A merge: what it amounts to says which of these it is.
+    Merge,
     /// A version that was written after the scan began.
     ToCome,
 }
@@ -124,6 +129,7 @@ impl Scan {
             stretched: false,
             front_prefix: 0,
             back: None,
+            merged: None,
             gone: None,
             finished,
             store,
@@ -210,7 +216,10 @@ impl Scan {
     /// Apart from the values of stretches, which most are.
     #[inline(never)]
     fn value_of_source(&self) -> &[u8] {
-        self.source().map_or(&[], Source::value_bytes)
+        match &self.merged {
+            Some(merged) => merged.value(),
+            None => self.source().map_or(&[], Source::value_bytes),
+        }
     }
 
     /// The value of that key, to keep.
@@ -218,7 +227,15 @@ impl Scan {
     pub(crate) fn value(&mut self) -> Slice {
         match self.at {
             At::Stretch => self.stretch.value(),
-            _ => self.source().map_or_else(|| Slice::new(&[]), Source::value),
+            _ => self.kept_value_of_source(),
+        }
+    }
+
+    #[inline(never)]
+    fn kept_value_of_source(&self) -> Slice {
+        match &self.merged {
+            Some(merged) => merged.clone().into_value(),
+            None => self.source().map_or_else(|| Slice::new(&[]), Source::value),
         }
     }
 
@@ -226,6 +243,7 @@ impl Scan {
     pub(crate) fn expires(&self) -> Option<Moment> {
         match self.at {
             At::Stretch => self.stretch.expires(),
+            _ if self.merged.is_some() => self.merged.as_ref().and_then(Record::expires),
             _ => self
                 .source()
                 .and_then(|own| expires(own.kind(), own.stored())),
@@ -267,6 +285,7 @@ impl Scan {
     /// Moves the front past its current pair, if that is not the stretch's.
     fn pass_current(&mut self) -> Result<()> {
         let at = std::mem::replace(&mut self.at, At::Nowhere);
+        self.merged = None;
         match (at, &mut self.front) {
             (At::Rival, Some(merge)) => {
                 merge.advance_rival_key()?;
@@ -318,6 +337,9 @@ impl Scan {
         if kind.is_tombstone() || source.seq() <= deletes.newest(source.key(), seq) {
             return Dealt::Gone;
         }
+        if kind == Kind::Merge {
+            return Dealt::Merge;
+        }
         match has_expired(kind, source.stored(), || moment) {
             true => Dealt::Expired,
             false => Dealt::Pair,
@@ -353,8 +375,16 @@ impl Scan {
             }
             self.stretch.forget_dealt();
             let done = (&mut self.done, &mut self.done_any);
-            match Scan::deal(done, self.point, rival, merge.deletes()) {
-                Dealt::Pair => {
+            let dealt = Scan::deal(done, self.point, rival, merge.deletes());
+            let dealt = match dealt {
+                Dealt::Merge => {
+                    let at = (&self.store, self.keyspace, self.point);
+                    settle(at, &self.done, &mut self.merged)?
+                }
+                dealt => dealt,
+            };
+            match dealt {
+                Dealt::Pair | Dealt::Merge => {
                     self.at = At::Rival;
                     return Ok(true);
                 }
@@ -420,8 +450,16 @@ impl Scan {
                     return Ok(false);
                 }
                 let done = (&mut self.done, &mut self.done_any);
-                match Scan::deal(done, self.point, entry, merge.deletes()) {
-                    Dealt::Pair => {
+                let dealt = Scan::deal(done, self.point, entry, merge.deletes());
+                let dealt = match dealt {
+                    Dealt::Merge => {
+                        let at = (&self.store, self.keyspace, self.point);
+                        settle(at, &self.done, &mut self.merged)?
+                    }
+                    dealt => dealt,
+                };
+                match dealt {
+                    Dealt::Pair | Dealt::Merge => {
                         self.at = At::Merge;
                         return Ok(true);
                     }
@@ -484,12 +522,20 @@ impl Scan {
                         let (kind, moment) = (entry.kind(), self.point.moment);
                         let is_there =
                             !kind.is_tombstone() && !has_expired(kind, entry.stored(), || moment);
-                        visible = is_there.then(|| (entry.seq(), entry.value()));
+                        visible = is_there.then(|| (entry.seq(), kind, entry.value()));
                     }
                     merge.advance()?;
                 }
                 let deleted = merge.deletes().newest(&key, self.point.seq);
-                if let Some((_, value)) = visible.filter(|(seq, _)| *seq > deleted) {
+                let visible = visible.filter(|(seq, ..)| *seq > deleted);
+                let value = match visible {
+                    Some((_, Kind::Merge, _)) => {
+                        let merged = merged_at((&self.store, self.keyspace, self.point), &key)?;
+                        merged.map(Record::into_value)
+                    }
+                    visible => visible.map(|(.., value)| value),
+                };
+                if let Some(value) = value {
                     return Ok(Some((key, value)));
                 }
             }
@@ -507,6 +553,28 @@ impl Drop for Scan {
     fn drop(&mut self) {
         self.store.engine().end_snapshot(self.point);
     }
+}
+
+/// Where a scan asks for what merges amount to: its store, keyspace and point.
+type Asking<'s> = (&'s Arc<dyn OpenStore<Wip>>, u32, ReadPoint);
+
+/// The record of a key that merges amount to.
+#[cold]
+fn merged_at((store, keyspace, point): Asking<'_>, key: &[u8]) -> Result<Option<Record>> {
+    let engine = store.engine();
+    let keyspaces = engine.keyspaces.load();
+    engine.find_record(keyspace_of(&keyspaces, keyspace)?, key, Some(point))
+}
+
+/// What a merge is to a scan that has come to it; `merged` is the record that it amounts to.
+#[cold]
+fn settle(at: Asking<'_>, key: &[u8], merged: &mut Option<Record>) -> Result<Dealt> {
+    *merged = merged_at(at, key)?;
+    // One that amounts to nothing may do so because its base has expired.
+    Ok(match merged {
+        Some(_) => Dealt::Pair,
+        None => Dealt::Expired,
+    })
 }
 
 /// The keyspace of a scan, which is there as long as the scan's number is registered.

@@ -65,6 +65,7 @@ use crate::cache::BlockCache;
 use crate::engine::counters::{Counter, Tally};
 use crate::engine::keyspaces::{Dropped, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
+use crate::engine::own_options::OwnOptions;
 use crate::engine::range_deletes::Deletes;
 use crate::engine::root_file::{no_store, store_exists};
 use crate::engine::snapshots::Protected;
@@ -73,7 +74,7 @@ use crate::log::{
     Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
 };
 use crate::memory::Memory;
-use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
+use crate::names::{CURRENT, parse_table_name, table_name};
 use crate::options::TableReads;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Engine, Error, Options, Result};
@@ -97,7 +98,7 @@ impl Wip {
             Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
             _ => {}
         }
-        let lock = Arc::new(StoreLock::new(disk.lock(LOCK)?));
+        let lock = Arc::new(StoreLock::take(&disk)?);
         let options = options.settled(Engine::Wip);
         let sizes = options.memory_sizes();
         let mut manifest = open_manifest(&disk, &options)?;
@@ -299,16 +300,14 @@ impl Parts<'_> {
                 buckets.push(Arc::new(Bucket::new((*id, *number), lower, upper, state)));
             }
             let router = ArcSwap::from_pointee(Router::new(buckets));
-            let keyspace = Keyspace {
+            let options = state.options.get(id).cloned().unwrap_or_default();
+            keyspaces.push(Arc::new(Keyspace {
                 id: *id,
                 name: name.clone(),
                 router,
-                options: ArcSwap::default(),
-                default_expiry: AtomicU64::new(0),
+                own: OwnOptions::new(options, state.expires_in(*id)),
                 dropped: Dropped::default(),
-            };
-            keyspace.set_options(state.options.get(id).cloned().unwrap_or_default());
-            keyspaces.push(Arc::new(keyspace));
+            }));
         }
         Ok(keyspaces)
     }
@@ -382,6 +381,7 @@ fn replay_log(
 /// A keyspace that a log is replayed into.
 struct Target {
     id: u32,
+    keyspace: Arc<Keyspace>,
     router: Arc<Router>,
     /// What is in the tables of each bucket, by its position in the router: all up to the first
     /// number, and nothing above the second, which is larger only where pairs were ingested.
@@ -389,7 +389,7 @@ struct Target {
 }
 
 impl Target {
-    fn new(state: &ManifestState, keyspace: &Keyspace) -> Target {
+    fn new(state: &ManifestState, keyspace: &Arc<Keyspace>) -> Target {
         let router = keyspace.router.load_full();
         let in_tables = |bucket: &Arc<Bucket>| {
             let known = state.buckets.get(&bucket.id);
@@ -398,6 +398,7 @@ impl Target {
         let in_tables = router.buckets().iter().map(in_tables).collect();
         Target {
             id: keyspace.id,
+            keyspace: Arc::clone(keyspace),
             router,
             in_tables,
         }
@@ -410,7 +411,8 @@ impl Target {
             return Ok(operation.seq <= flushed);
         }
         let state = self.router.buckets()[position].state.load();
-        has_newer(&state.levels, operation.key, hash, operation.seq)
+        // One that has the write itself may have folded into it what is below.
+        has_newer(&state.levels, operation.key, hash, operation.seq - 1)
     }
 
     /// Deletes the keys of a range in the buckets whose tables do not have that range delete.
@@ -456,6 +458,9 @@ impl<'r> Inserter<'r> {
                 self.insert(at, window, segment);
                 target.delete_range(&operation, segment);
                 continue;
+            }
+            if operation.kind == Kind::PutExpiring {
+                target.keyspace.own.set_expires();
             }
             let position = target.router.position(operation.key);
             let hash = hash_key(operation.key);

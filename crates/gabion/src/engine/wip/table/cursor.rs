@@ -293,11 +293,14 @@ impl TableCursor {
     }
 
     /// The entries of the block from the current one on, as far as their keys are below all of
-    /// `stops`; `None` when the current one is not. Only for a cursor that is valid and reads
-    /// through the cache. The cursor itself stays where it is; [`TableCursor::leave`] makes it
-    /// follow.
+    /// `stops`; `None` when the current one is not, and of a table with merges, whose values are
+    /// not in its blocks. Only for a cursor that is valid and reads through the cache. The cursor
+    /// itself stays where it is; [`TableCursor::leave`] makes it follow.
     pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<Stretch> {
         debug_assert!(self.valid && matches!(self.source, Source::Cache(_)));
+        if self.table.has_merges() {
+            return None;
+        }
         let block = self.block();
         let mut limit = self.shape.count;
         for stop in stops.into_iter().flatten() {

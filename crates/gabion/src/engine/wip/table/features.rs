@@ -6,6 +6,7 @@
 //! | 1 | compressed blocks |
 //! | 2 | one sequence number for all entries, which stands in the manifest |
 //! | 3 | entries that expire |
+//! | 4 | merges |
 //!
 //! What a table does not have takes no space in it. A table with a bit that the program does not
 //! know is refused: parts of it would be read wrong, or not at all.
@@ -23,11 +24,12 @@ impl Features {
     pub(super) const PACKED_BLOCKS: Features = Features(1 << 1);
     /// All entries have the one sequence number that the manifest gives the table.
     pub(super) const NUMBERED_BY_MANIFEST: Features = Features(1 << 2);
-
     /// Entries that expire.
     pub(super) const EXPIRIES: Features = Features(1 << 3);
+    /// Merges.
+    pub(super) const MERGES: Features = Features(1 << 4);
 
-    const KNOWN: u32 = (1 << 4) - 1;
+    const KNOWN: u32 = (1 << 5) - 1;
 
     /// The features of these bits; an error with the bits that the program does not know.
     pub(super) fn of(bits: u32) -> Result<Features, u32> {

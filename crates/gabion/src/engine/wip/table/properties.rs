@@ -19,6 +19,7 @@ use crate::engine::range_deletes::{Fragment, Fragments};
 ///   number of its sequence numbers as a u32, and these, newest first.
 /// - The numbers of blocks that are compressed by LZ4 and by Zstandard, two u64.
 /// - The number of entries that expire, and the moments of [`Expiries`], ten u64.
+/// - The number of merges, a u64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Properties {
     /// Number of entries.
@@ -47,6 +48,8 @@ pub(super) struct Properties {
     pub(super) packed: PackedBlocks,
     /// The entries that expire.
     pub(super) expiries: Option<Expiries>,
+    /// Entries that are merges.
+    pub(super) merges: u64,
 }
 
 /// How many blocks are compressed, and how.
@@ -91,13 +94,16 @@ impl Properties {
             deletes: Fragments::default(),
             packed: PackedBlocks::default(),
             expiries: None,
+            merges: 0,
         }
     }
 
-    /// Of a table of which they are lost: any of its blocks may be compressed.
+    /// Of a table of which they are lost: any of its blocks may be compressed, and any entry may be
+    /// a merge.
     pub(super) fn unknown() -> Properties {
         Properties {
             packed: PackedBlocks { lz4: 1, zstd: 0 },
+            merges: 1,
             ..Properties::empty(0)
         }
     }
@@ -133,6 +139,9 @@ impl Properties {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
+        if self.merges > 0 {
+            out.extend_from_slice(&self.merges.to_le_bytes());
+        }
     }
 
     /// Whether all entries say 0, "before all writes": then they have the one number that the
@@ -147,6 +156,7 @@ impl Properties {
             .with_if(!self.deletes.is_empty(), Features::RANGE_DELETES)
             .with_if(!self.packed.is_empty(), Features::PACKED_BLOCKS)
             .with_if(self.expiries.is_some(), Features::EXPIRIES)
+            .with_if(self.merges > 0, Features::MERGES)
             .with_if(
                 self.is_numbered_by_manifest(),
                 Features::NUMBERED_BY_MANIFEST,
@@ -163,6 +173,7 @@ impl Properties {
         }
         let sound = properties.entries > 0
             && properties.tombstones <= properties.entries
+            && properties.merges <= properties.entries
             && properties.min_seq <= properties.max_seq
             && properties.smallest <= properties.largest
             && properties
@@ -219,6 +230,10 @@ impl Reader<'_> {
                 true => Some(self.expiries()?),
                 false => None,
             },
+            merges: match features.has(Features::MERGES) {
+                true => self.u64()?,
+                false => 0,
+            },
         })
     }
 
@@ -269,6 +284,7 @@ mod tests {
             deletes: Fragments::default(),
             packed: PackedBlocks::default(),
             expiries: None,
+            merges: 0,
         }
     }
 
@@ -310,9 +326,14 @@ mod tests {
             }),
             ..properties()
         };
+        let merged = Properties {
+            merges: 3,
+            ..properties()
+        };
         for (bits, properties) in [
             (0, properties()),
             (8, expiring),
+            (16, merged),
             (1, with_ranges),
             (2, compressed),
             (3, both),

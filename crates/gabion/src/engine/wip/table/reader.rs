@@ -158,6 +158,12 @@ impl Table {
         &self.meta
     }
 
+    /// Whether any entry is a merge.
+    #[inline]
+    pub(super) fn has_merges(&self) -> bool {
+        self.properties.merges > 0
+    }
+
     /// What is added to the sequence numbers in the blocks.
     #[inline]
     pub(super) fn seq_base(&self) -> Seq {

@@ -11,6 +11,7 @@ use super::reader::Table;
 use crate::engine::expiries::Sample;
 use crate::error::Result;
 use crate::expiry::moment_of;
+use crate::operands::Operands;
 use crate::types::{Kind, hash_key};
 
 impl Table {
@@ -99,6 +100,9 @@ impl Seen {
         if !table.filter.may_contain(hash) {
             return Some("the filter denies a key that is there");
         }
+        if cursor.kind() == Kind::Merge && Operands::decode(cursor.value_bytes()).is_err() {
+            return Some("the operands of a merge do not decode");
+        }
         self.count(cursor, hash);
         None
     }
@@ -107,6 +111,7 @@ impl Seen {
         let found = &mut self.found;
         found.entries += 1;
         found.tombstones += u64::from(cursor.kind().is_tombstone());
+        found.merges += u64::from(cursor.kind() == Kind::Merge);
         if cursor.kind() == Kind::DeleteRange {
             found
                 .deletes

@@ -114,6 +114,7 @@ impl TableWriter {
         }
         properties.entries += 1;
         properties.tombstones += u64::from(kind.is_tombstone());
+        properties.merges += u64::from(kind == Kind::Merge);
         if kind == Kind::DeleteRange {
             properties.deletes.note(key, value, seq);
         }

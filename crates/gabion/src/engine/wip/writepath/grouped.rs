@@ -35,6 +35,9 @@ const WINDOW_PARTS: u64 = 8;
 /// Inserts whose cache lines are asked for ahead.
 const PREFETCH_OPERATIONS: usize = 12;
 
+/// A batch of at most so many operations is inserted one by one: it has no use of the lists.
+const FEW_OPERATIONS: u32 = 4;
+
 /// No entry: the end of a list.
 const END: usize = usize::MAX;
 
@@ -255,14 +258,19 @@ impl<'w, 'b> Iterator for InOrder<'w, 'b> {
 
 impl Wip {
     /// Inserts the operations of a batch, numbered from `first` on, into their MemTables, and
-    /// freezes those that become too large. The caller holds the leader alone.
+    /// freezes those that become too large; of a batch that is `whole` none, and returns whether
+    /// some are to be frozen. The caller holds the leader alone.
     pub(in super::super) fn insert_batch(
         &self,
         install: &mut Install,
         operations: &BatchEncoder,
         first: Seq,
-        segment: u64,
-    ) {
+        (segment, whole): (u64, bool),
+    ) -> bool {
+        if operations.count() <= FEW_OPERATIONS && !operations.has(Kind::DeleteRange) {
+            return self.insert_few(install, operations, first, (segment, whole));
+        }
+        let mut is_due = false;
         let keyspaces = self.keyspaces.load();
         let bytes_max = self.throttle.limits().table_bytes_max / WINDOW_PARTS;
         let bytes_max = bytes_max.clamp(1, WINDOW_BYTES_MAX);
@@ -296,15 +304,55 @@ impl Wip {
                 next = operations.next();
             }
             let is_last = next.is_none_or(|next| next.keyspace != id);
-            let must_freeze = is_large || self.must_look_at_memory();
+            is_due |= is_large || self.must_look_at_memory();
+            let must_freeze = is_due && !whole;
             if is_last || must_freeze {
                 met.forget();
             }
             if must_freeze {
                 self.freeze_due(install);
+                is_due = false;
             }
         }
         install.met = met;
+        is_due
+    }
+}
+
+impl Wip {
+    /// As [`Wip::insert_batch`], of few operations without a range delete: one by one.
+    fn insert_few(
+        &self,
+        install: &mut Install,
+        operations: &BatchEncoder,
+        first: Seq,
+        (segment, whole): (u64, bool),
+    ) -> bool {
+        let mut is_due = false;
+        let keyspaces = self.keyspaces.load();
+        for operation in operations.ops(first).map_while(Result::ok) {
+            let Op {
+                keyspace,
+                key,
+                seq,
+                kind,
+                value,
+            } = operation;
+            let keyspace = keyspaces.live(keyspace);
+            let keyspace = keyspace.expect("looked for before it was logged");
+            let router = keyspace.router.load();
+            let bucket = router.route(key);
+            let active = &bucket.state.load().active;
+            active.insert(key, hash_key(key), seq, kind, value);
+            if active.pin_once(segment) {
+                self.begin_written(bucket, active);
+            }
+            is_due |= self.is_freeze_due(active);
+        }
+        if is_due && !whole {
+            self.freeze_due(install);
+        }
+        whole && is_due
     }
 }
 

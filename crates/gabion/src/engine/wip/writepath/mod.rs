@@ -48,9 +48,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, BucketState};
 use super::{Install, Keyspace, Wip, Write};
 use crate::engine::memtable::MemTable;
+use crate::engine::ssd::merge;
 use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, RoomFor, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
@@ -92,7 +93,7 @@ impl Leader {
     }
 
     /// The sequence number of the next write. Whoever holds the leader shared does not know it.
-    fn next_seq(&mut self) -> Seq {
+    pub(super) fn next_seq(&mut self) -> Seq {
         let reservations = self.log.as_ref().map_or(0, Log::reservations);
         self.base.wrapping_add(reservations)
     }
@@ -244,9 +245,7 @@ impl Wip {
         if kind == Kind::DeleteRange || self.visible() > SEQ_MAX / 2 {
             return Ok(false);
         }
-        let operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
-        let operation = operation.as_bytes();
-        let size = BATCH_HEAD_BYTES + operation.len() + key.len() + value.len();
+        let mut operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
 
         let leader = self.leader.read();
         let log = leader.log.as_ref().ok_or(Error::Closed)?;
@@ -260,6 +259,17 @@ impl Wip {
         let lane = self.turns.lane();
         // Who has the lane is alone anyway.
         let turn = lane.is_none().then(|| bucket.turns.lock());
+        let merged;
+        let (mut kind, mut value) = (kind, value);
+        if kind == Kind::PutExpiring {
+            keyspace.own.set_expires();
+        } else if kind == Kind::Operand {
+            merged = self.merge_beside(keyspace, &state, (key, hash), value)?;
+            (kind, value) = (merged.0, &merged.1);
+            operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
+        }
+        let operation = operation.as_bytes();
+        let size = BATCH_HEAD_BYTES + operation.len() + key.len() + value.len();
         let Some(place) = log.reserve(size)? else {
             return Ok(false);
         };
@@ -302,6 +312,25 @@ impl Wip {
         Ok(true)
     }
 
+    /// What a merge writes that goes side by side with other writes: its key's turn is held.
+    #[cold]
+    fn merge_beside(
+        &self,
+        keyspace: &Keyspace,
+        state: &BucketState,
+        (key, hash): (&[u8], u64),
+        operand: &[u8],
+    ) -> Result<(Kind, Vec<u8>)> {
+        let older = self.older(keyspace, state, key, hash)?;
+        // Where nothing expires, nobody asks for the moment.
+        let moment = match keyspace.own.expires() {
+            true => self.moments.now(),
+            false => 0,
+        };
+        // The number is not known yet.
+        merge::<Wip>(keyspace, key, (operand, 0), older, moment)
+    }
+
     /// Waits until all writes in front of `seq` are published. They are on their way: each of them
     /// has only to fill its place and to publish. An error when one of them failed.
     ///
@@ -324,6 +353,7 @@ impl Wip {
     /// Appends a write to the log, if its keyspaces are there; returns its first sequence number.
     pub(super) fn log_write(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
         self.keyspaces.check_write(write)?;
+        self.note_expiring(write);
         let (first, segment) = (leader.next_seq(), leader.segment());
         let count = u64::from(write.count());
         let append = |parts: &[&[u8]]| leader.append(parts, count, write.room_for());
@@ -333,26 +363,58 @@ impl Wip {
         Ok(first)
     }
 
-    /// Inserts logged writes into their MemTables, and publishes them.
+    /// Notes in which keyspaces a write has something that expires.
+    fn note_expiring(&self, write: Write<'_>) {
+        match write {
+            Write::Single { keyspace, kind, .. } => {
+                if kind == Kind::PutExpiring {
+                    keyspace.own.set_expires();
+                }
+            }
+            Write::Batch(operations) | Write::Transaction(operations, _) => {
+                if operations.has(Kind::PutExpiring) {
+                    let keyspaces = self.keyspaces.load();
+                    let operations = operations.ops(1).map_while(Result::ok);
+                    let expiring = operations.filter(|op| op.kind == Kind::PutExpiring);
+                    let expiring = expiring.filter_map(|op| keyspaces.live(op.keyspace));
+                    expiring.for_each(|keyspace| keyspace.own.set_expires());
+                }
+            }
+        }
+    }
+
+    /// Inserts logged writes into their MemTables, and publishes them. No MemTable is frozen
+    /// between those that are `whole`.
     pub(super) fn insert_all<'w>(
         &self,
         leader: &mut Leader,
         writes: impl Iterator<Item = (Write<'w>, Seq)>,
         segment: u64,
+        whole: bool,
     ) {
         let mut install = self.lock_install();
-        let mut inserted = false;
+        let (mut inserted, mut is_due) = (false, false);
         for (write, first) in writes {
-            self.insert(&mut install, write, first, segment);
+            is_due |= self.insert(&mut install, write, first, (segment, whole));
             inserted = true;
+        }
+        if is_due {
+            self.freeze_due(&mut install);
         }
         if inserted {
             self.publish(leader.next_seq() - 1, leader.segment());
         }
     }
 
-    /// Inserts a logged write into its MemTables.
-    fn insert(&self, install: &mut Install, write: Write<'_>, first: Seq, segment: u64) {
+    /// Inserts a logged write into its MemTables. A `whole` one freezes none; returns whether some
+    /// are to be frozen.
+    fn insert(
+        &self,
+        install: &mut Install,
+        write: Write<'_>,
+        first: Seq,
+        (segment, whole): (u64, bool),
+    ) -> bool {
         match write {
             Write::Single {
                 keyspace,
@@ -362,8 +424,10 @@ impl Wip {
             } => {
                 if kind == Kind::DeleteRange {
                     self.delete_range(keyspace, key, value, first, segment);
-                    self.freeze_if_over(install);
-                    return;
+                    if !whole {
+                        self.freeze_if_over(install);
+                    }
+                    return whole && self.must_look_at_memory();
                 }
                 let hash = hash_key(key);
                 let router = keyspace.router.load();
@@ -373,10 +437,14 @@ impl Wip {
                 if state.active.pin_once(segment) {
                     self.begin_written(bucket, &state.active);
                 }
-                self.freeze_if_due(install, &state.active);
+                let is_due = self.is_freeze_due(&state.active);
+                if is_due && !whole {
+                    self.freeze_due(install);
+                }
+                whole && is_due
             }
             Write::Batch(operations) | Write::Transaction(operations, _) => {
-                self.insert_batch(install, operations, first, segment);
+                self.insert_batch(install, operations, first, (segment, whole))
             }
         }
     }

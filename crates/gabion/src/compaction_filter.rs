@@ -1,0 +1,93 @@
+//! Compaction filters: what a program drops or changes when the store rewrites it anyway.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Looks at values while compactions rewrite them, and says what becomes of them: for what
+/// [expiry](crate::Keyspace::put_expiring) cannot say.
+///
+/// A filter sees the newest version of a key, if no snapshot, iterator or transaction was open that
+/// could see it when the compaction began. When it is called is not told: a value that is never
+/// rewritten is never seen, and [`Keyspace::compact`](crate::Keyspace::compact) rewrites all. What
+/// it removes is gone for who reads from then on, without a write: no sequence number tells of it,
+/// so it makes no conflict for a transaction.
+///
+/// The store knows of a filter as long as it is open; the options of the keyspace name it each
+/// time. It must not use the store. If it panics, the value stays.
+///
+/// ```
+/// use gabion::{CompactionFilter, Db, Filtered, KeyspaceOptions};
+///
+/// /// Removes records of versions that are gone.
+/// struct Since(u8);
+///
+/// impl CompactionFilter for Since {
+///     fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
+///         match value.first() {
+///             Some(version) if *version < self.0 => Filtered::Remove,
+///             _ => Filtered::Keep,
+///         }
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path())?;
+/// let options = KeyspaceOptions::default().compaction_filter(Since(2));
+/// let versions = db.keyspace_with("versions", &options)?;
+/// versions.put("old", [1])?;
+/// versions.put("new", [2])?;
+/// versions.compact::<&str>(..)?;
+/// assert_eq!(versions.iter().count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait CompactionFilter: Send + Sync + 'static {
+    /// What becomes of the value of a key. Short: compactions wait for it.
+    fn filter(&self, key: &[u8], value: &[u8]) -> Filtered;
+}
+
+/// What becomes of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filtered {
+    /// It stays.
+    Keep,
+    /// The key has no value any more.
+    Remove,
+    /// The key has this value, which expires when the one before would have. One that is too long
+    /// for a value is left out, and the one before stays.
+    Replace(Vec<u8>),
+}
+
+/// The filter of a keyspace. All are equal: which one there is makes no difference to what a store
+/// keeps of the options.
+#[derive(Clone)]
+pub struct FilterOfKeyspace(Arc<dyn CompactionFilter>);
+
+impl<F: CompactionFilter> From<F> for FilterOfKeyspace {
+    fn from(filter: F) -> FilterOfKeyspace {
+        FilterOfKeyspace(Arc::new(filter))
+    }
+}
+
+impl FilterOfKeyspace {
+    /// What becomes of a value; it stays if the filter panics.
+    pub(crate) fn filter(&self, key: &[u8], value: &[u8]) -> Filtered {
+        // Nothing of the store's is changed while a filter runs.
+        let filtered = catch_unwind(AssertUnwindSafe(|| self.0.filter(key, value)));
+        filtered.unwrap_or(Filtered::Keep)
+    }
+}
+
+impl PartialEq for FilterOfKeyspace {
+    fn eq(&self, _other: &FilterOfKeyspace) -> bool {
+        true
+    }
+}
+
+impl Eq for FilterOfKeyspace {}
+
+impl fmt::Debug for FilterOfKeyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FilterOfKeyspace")
+    }
+}

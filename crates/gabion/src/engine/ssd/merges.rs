@@ -1,0 +1,227 @@
+//! Merges in the writes of a group: operands become what the log and MemTables get.
+//!
+//! # Idea
+//! What an operand amounts to depends on what its key has (`operands`). Whoever leads knows that:
+//! nobody else writes meanwhile. Of the writes in front of an operand, in its batch and in its
+//! group, no MemTable has anything yet, so they are looked at first.
+//!
+//! What is written for an operand may cover other operands of its key, as long as these are in the
+//! same MemTable (`operands`, O2). So no MemTable is frozen within a group with operands, unless
+//! the group is large: then each of its operands covers itself alone.
+//!
+//! A group without operands pays one look at each write.
+
+use std::collections::HashMap;
+
+use super::SsdEngine;
+use crate::engine::keyspaces::{Droppable, Named};
+use crate::engine::write::Write;
+use crate::expiry::{Moment, Record, value_of};
+use crate::limits::check_limits;
+use crate::log::{BatchEncoder, Op};
+use crate::operands::{Older, Operands, malformed_in_memory, resolve};
+use crate::types::{Kind, Seq};
+use crate::{Error, Result, Slice};
+
+/// The most bytes of a group whose operands cover others: what a MemTable may exceed its size by.
+const COVERING_BYTES_MAX: usize = 1 << 20;
+
+/// The writes of a group that are logged, as far as operands behind them need them.
+pub(super) struct Merges {
+    /// Whether the group has operands.
+    are_there: bool,
+    /// Whether these may cover each other, and what is in MemTables.
+    cover: bool,
+    logged: Written,
+    /// Writes that had operands, with their positions in the group.
+    resolved: Vec<(usize, BatchEncoder)>,
+}
+
+/// A key of a keyspace.
+type Place = (u32, Vec<u8>);
+
+/// What was written last.
+#[derive(Default)]
+struct Written {
+    records: HashMap<Place, (Seq, Kind, Vec<u8>)>,
+    /// Keyspaces, ranges and numbers of range deletes.
+    ranges: Vec<(u32, Vec<u8>, Vec<u8>, Seq)>,
+}
+
+impl Written {
+    fn add(&mut self, operation: &Op<'_>) {
+        let Op {
+            seq,
+            kind,
+            keyspace,
+            key,
+            value,
+        } = *operation;
+        match kind {
+            Kind::DeleteRange => {
+                let range = (keyspace, key.to_vec(), value.to_vec(), seq);
+                self.ranges.push(range);
+            }
+            _ => {
+                let record = (seq, kind, value.to_vec());
+                self.records.insert((keyspace, key.to_vec()), record);
+            }
+        }
+    }
+
+    fn append(&mut self, later: Written) {
+        self.records.extend(later.records);
+        self.ranges.extend(later.ranges);
+    }
+
+    /// What they say of a key, if anything.
+    fn find(&self, keyspace: u32, key: &[u8]) -> Option<Older> {
+        let record = self.records.get(&(keyspace, key.to_vec()));
+        let written = record.map_or(0, |(seq, ..)| *seq);
+        let is_deleted = self.ranges.iter().any(|(own, lower, upper, seq)| {
+            let covers = &lower[..] <= key && (upper.is_empty() || key < &upper[..]);
+            *own == keyspace && covers && *seq > written
+        });
+        match record {
+            _ if is_deleted => Some(Older::Nothing),
+            Some((_, Kind::Delete, _)) => Some(Older::Nothing),
+            Some((seq, kind, stored)) => {
+                let record = Record::new(*kind, Slice::new(stored));
+                Some(Older::Record(*seq, record))
+            }
+            None => None,
+        }
+    }
+}
+
+impl Merges {
+    /// For the writes of a group.
+    pub(super) fn of<'w, K: 'w>(writes: impl Iterator<Item = Write<'w, K>> + Clone) -> Merges {
+        let are_there = writes.clone().any(|write| write.has_operands());
+        let bytes = || writes.map(|write| write.bytes()).sum::<usize>();
+        Merges {
+            are_there,
+            cover: are_there && bytes() <= COVERING_BYTES_MAX,
+            logged: Written::default(),
+            resolved: Vec::new(),
+        }
+    }
+
+    /// Whether no MemTable may be frozen between the writes of the group.
+    pub(super) fn must_stay_together(&self) -> bool {
+        self.cover
+    }
+
+    /// Logs the write at a position of the group, with what its operands amount to. Returns its
+    /// first number.
+    pub(super) fn append<E: SsdEngine>(
+        &mut self,
+        engine: &E,
+        half: &mut E::WriteHalf,
+        (position, write): (usize, Write<'_, E::Keyspace>),
+    ) -> Result<Seq> {
+        match self.are_there {
+            true => self.append_resolved(engine, half, (position, write)),
+            false => engine.append(half, write),
+        }
+    }
+
+    #[cold]
+    fn append_resolved<E: SsdEngine>(
+        &mut self,
+        engine: &E,
+        half: &mut E::WriteHalf,
+        (position, write): (usize, Write<'_, E::Keyspace>),
+    ) -> Result<Seq> {
+        let operations = write.encode();
+        let mut own = Written::default();
+        let resolved = match write.has_operands() {
+            true => self.resolve(engine, &operations, E::next_seq(half), &mut own)?,
+            false => operations,
+        };
+        let first = engine.append(half, Write::Batch(&resolved))?;
+        if own.records.is_empty() {
+            let written = resolved.ops(first).map_while(Result::ok);
+            written.for_each(|operation| own.add(&operation));
+        }
+        self.logged.append(own);
+        if write.has_operands() {
+            self.resolved.push((position, resolved));
+        }
+        Ok(first)
+    }
+
+    /// The operations of a write whose first number is `first`, without operands; `own` has them.
+    fn resolve<E: SsdEngine>(
+        &self,
+        engine: &E,
+        operations: &BatchEncoder,
+        first: Seq,
+        own: &mut Written,
+    ) -> Result<BatchEncoder> {
+        let keyspaces = engine.keyspaces.load();
+        let moment = engine.moments.now();
+        let mut resolved = BatchEncoder::with_capacity(operations.bytes().len());
+        for operation in operations.ops(first).map_while(Result::ok) {
+            let Op { keyspace, key, .. } = operation;
+            let (mut kind, mut stored) = (operation.kind, operation.value);
+            let merged;
+            if kind == Kind::Operand {
+                let keyspace = keyspaces.live(keyspace).ok_or(Error::KeyspaceDropped)?;
+                let written = own.find(keyspace.id(), key);
+                let older = written.or_else(|| self.logged.find(keyspace.id(), key));
+                let older = older.map_or_else(|| engine.older(keyspace, key), Ok)?;
+                let older = match older {
+                    Older::Record(_, record) if !self.cover && is_open(&record) => Older::Unknown,
+                    older => older,
+                };
+                let operand = (stored, operation.seq);
+                merged = merge::<E>(keyspace, key, operand, older, moment)?;
+                (kind, stored) = (merged.0, &merged.1);
+            }
+            resolved.op(kind, keyspace, key, stored);
+            own.add(&Op {
+                kind,
+                value: stored,
+                ..operation
+            });
+        }
+        Ok(resolved)
+    }
+
+    /// The write at a position of the group as it was logged.
+    pub(super) fn logged<'w, K>(&'w self, position: usize, write: Write<'w, K>) -> Write<'w, K> {
+        let mut resolved = self.resolved.iter();
+        match resolved.find(|(own, _)| *own == position) {
+            Some((_, operations)) => Write::Batch(operations),
+            None => write,
+        }
+    }
+}
+
+/// Whether a record needs what is below it.
+fn is_open(record: &Record) -> bool {
+    let (kind, stored) = record.parts();
+    kind == Kind::Merge && Operands::below_of(stored, 1).is_some()
+}
+
+/// What is written for an operand on top of what its key has.
+pub(crate) fn merge<E: SsdEngine>(
+    keyspace: &E::Keyspace,
+    key: &[u8],
+    (operand, seq): (&[u8], Seq),
+    older: Older,
+    moment: Moment,
+) -> Result<(Kind, Vec<u8>)> {
+    let own = keyspace.own_options();
+    let options = own.get();
+    let asked = own.ask(options.merge.as_ref(), key, moment);
+    let (kind, stored) = resolve(asked, operand, seq, older)?;
+    if kind == Kind::Merge && !E::KEEPS_OPERANDS {
+        // The operator has failed: it says why once more.
+        let operands = Operands::decode(&stored).map_err(malformed_in_memory)?;
+        operands.read(asked)?;
+    }
+    check_limits(key, value_of(kind, &stored))?;
+    Ok((kind, stored))
+}

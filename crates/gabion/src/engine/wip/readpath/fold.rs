@@ -1,0 +1,157 @@
+//! Merges as they are read and written: operands, and what their key has below them.
+//!
+//! # Idea
+//! A record of operands covers the versions of its key down to a number (`operands`); the reader
+//! goes on below that, from one record to the next, until it has come to a value, a delete or the
+//! end. Each step asks one source less, so a bucket of a few runs needs a few steps.
+//!
+//! A writer folds with what the MemTable has that takes its write, and leaves the rest for later
+//! (`operands`, O2). Where values expire it looks on, for a value whose time is over must not come
+//! back with what was merged into it.
+//!
+//! # Invariants
+//! - F1: who writes a merge has the turn of its key: nobody inserts another version meanwhile.
+
+use super::{decides, find_in_memory};
+use crate::Result;
+use crate::Slice;
+use crate::engine::wip::bucket::BucketState;
+use crate::engine::wip::{Keyspace, Wip};
+use crate::expiry::{Moment, Record};
+use crate::operands::{Older, Operands, malformed_in_memory};
+use crate::types::{Kind, SEQ_MAX, Seq};
+
+/// A version of a key.
+struct Version {
+    seq: Seq,
+    kind: Kind,
+    stored: Slice,
+}
+
+impl Wip {
+    /// The record of a key whose newest version at `seq` is a merge.
+    #[cold]
+    pub(super) fn find_merged(
+        &self,
+        keyspace: &Keyspace,
+        state: &BucketState,
+        (key, hash): (&[u8], u64),
+        seq: Seq,
+        moment: Moment,
+    ) -> Result<Option<Record>> {
+        let deleted = state.deletes.newest(key, seq);
+        let Some(newest) = version_at(state, (key, hash), seq, deleted)? else {
+            return Ok(None);
+        };
+        if newest.kind != Kind::Merge {
+            // A job has made a value of it meanwhile.
+            let record = Record::new(newest.kind, newest.stored);
+            let is_there = !newest.kind.is_tombstone();
+            return Ok(is_there
+                .then_some(record)
+                .and_then(|record| record.at(|| moment)));
+        }
+        let mut operands = decode(&newest.stored)?;
+        fold_down(state, (key, hash), (newest.seq, deleted), &mut operands)?;
+        let options = keyspace.own.get();
+        operands.read(keyspace.own.ask(options.merge.as_ref(), key, moment))
+    }
+
+    /// What a key has below a merge that is about to be written (F1).
+    pub(in crate::engine::wip) fn older(
+        &self,
+        keyspace: &Keyspace,
+        state: &BucketState,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Older> {
+        let deleted = state.deletes.newest(key, SEQ_MAX);
+        if !keyspace.own.expires() {
+            let entry = state.active.get(key, hash, SEQ_MAX);
+            return Ok(match entry.filter(|entry| decides(entry.kind)) {
+                None => Older::Unknown,
+                Some(entry) if entry.kind == Kind::Delete || entry.seq <= deleted => Older::Nothing,
+                Some(entry) => {
+                    let record = Record::new(entry.kind, Slice::new(entry.value));
+                    Older::Record(entry.seq, record)
+                }
+            });
+        }
+        let Some(newest) = version_at(state, (key, hash), SEQ_MAX, deleted)? else {
+            return Ok(Older::Nothing);
+        };
+        if newest.kind != Kind::Merge {
+            let record = Record::new(newest.kind, newest.stored);
+            return Ok(Older::Record(newest.seq, record));
+        }
+        let mut operands = decode(&newest.stored)?;
+        fold_down(state, (key, hash), (newest.seq, deleted), &mut operands)?;
+        let record = Record::new(Kind::Merge, Slice::new(&operands.encode()));
+        Ok(Older::Record(newest.seq, record))
+    }
+}
+
+/// What is stored of a merge.
+fn decode(stored: &[u8]) -> Result<Operands> {
+    Operands::decode(stored).map_err(malformed_in_memory)
+}
+
+/// Puts operands of a record on top of all that its key has below it; what is not above `deleted`
+/// was deleted with a range of keys.
+fn fold_down(
+    state: &BucketState,
+    key: (&[u8], u64),
+    (own, deleted): (Seq, Seq),
+    operands: &mut Operands,
+) -> Result<()> {
+    let mut own = own;
+    while let Some(below) = operands.below(own) {
+        let older = match below.checked_sub(1) {
+            Some(seq) if seq > 0 => version_at(state, key, seq, deleted)?,
+            _ => None,
+        };
+        match older {
+            Some(older) => {
+                let put = operands.put_onto(older.seq, older.kind, &older.stored);
+                put.map_err(malformed_in_memory)?;
+                own = older.seq;
+            }
+            None => operands.put_onto_nothing(),
+        }
+    }
+    Ok(())
+}
+
+/// The newest version of a key with a number of at most `seq`, unless it deletes the key or is not
+/// above `deleted`.
+fn version_at(
+    state: &BucketState,
+    (key, hash): (&[u8], u64),
+    seq: Seq,
+    deleted: Seq,
+) -> Result<Option<Version>> {
+    let is_there = |version: &Version| version.seq > deleted && !version.kind.is_tombstone();
+    if let Some(entry) = find_in_memory(state, key, hash, seq) {
+        let version = Version {
+            seq: entry.seq,
+            kind: entry.kind,
+            stored: Slice::new(entry.value),
+        };
+        return Ok(Some(version).filter(is_there));
+    }
+    for file in state.levels.runs().filter_map(|run| run.table_for(key)) {
+        let table = file.table()?;
+        if table.may_contain(hash)
+            && let Some(entry) = table.get(key, hash, seq)?
+            && decides(entry.kind)
+        {
+            let version = Version {
+                seq: entry.seq,
+                kind: entry.kind,
+                stored: entry.value,
+            };
+            return Ok(Some(version).filter(is_there));
+        }
+    }
+    Ok(None)
+}

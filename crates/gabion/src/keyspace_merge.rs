@@ -1,0 +1,84 @@
+//! Merges: the calls of a keyspace.
+
+use crate::engine::Handle;
+use crate::limits::check_limits;
+use crate::types::Kind;
+use crate::{Durability, Error, Keyspace, Result};
+
+impl Keyspace {
+    /// Merges `operand` into the value of `key`, as the operator of the keyspace says
+    /// ([`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)), without a conflict with anybody
+    /// who merges into the same key. At the store's durability.
+    ///
+    /// With [`Engine::Wip`](crate::Engine::Wip) nothing is read that is not in memory: where the
+    /// value is in a table, the operand is written, and merged when somebody reads the key or the
+    /// store rewrites its table. Where anything in the keyspace may
+    /// [expire](Keyspace::put_expiring), and with [`Engine::Flex`](crate::Engine::Flex), the value
+    /// is read, and written anew. A value that is merged into one that expires expires with it;
+    /// once it has, merges begin anew.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// use gabion::{AddI64, KeyspaceOptions};
+    ///
+    /// let visits = db.keyspace_with("visits", &KeyspaceOptions::default().merge(AddI64))?;
+    /// visits.merge("today", 1i64.to_le_bytes())?;
+    /// visits.merge("today", 41i64.to_le_bytes())?;
+    /// let today = visits.get("today")?.map(|sum| (*sum).try_into().map(i64::from_le_bytes));
+    /// assert_eq!(today, Some(Ok(42)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; [`Error::OtherMergeOperator`] of a keyspace without an operator;
+    /// [`Error::MergeFailed`] for an operand that the operator refuses, and with
+    /// [`Engine::Flex`](crate::Engine::Flex) where it fails; [`Error::Unsupported`] of engines
+    /// without [merges](crate::Capabilities::merges).
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_with(key, operand, self.durability())
+    }
+
+    /// As [`Keyspace::merge`], at the given durability.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.check_operand(key, operand)?;
+        self.write_one(Kind::Operand, key, operand, durability)
+    }
+
+    /// An error if an operand cannot be merged into a key.
+    pub(crate) fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        check_limits(key, operand)?;
+        match self.inner().merge_operator() {
+            Some(operator) => {
+                let checked = operator.check(operand);
+                checked.map_err(|why| operator.failed(key, &why))
+            }
+            None => Err(self.merges_nothing()),
+        }
+    }
+
+    #[cold]
+    fn merges_nothing(&self) -> Error {
+        let engine = Handle::engine(self.handle());
+        match engine.capabilities().merges {
+            true => Error::OtherMergeOperator {
+                keyspace: self.name().to_owned(),
+                kept: "none".to_owned(),
+                given: "something to be merged".to_owned(),
+            },
+            false => Error::Unsupported {
+                engine: engine.name(),
+                operation: "merges; use updates",
+            },
+        }
+    }
+}

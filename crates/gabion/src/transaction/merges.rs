@@ -1,0 +1,71 @@
+//! What a transaction has merged, before its commit.
+//!
+//! An own write of a key is a record of operands as long as the transaction has said nothing else
+//! of it; its commit hands them in as they were. On top of an own put or delete they are merged at
+//! once.
+
+use crate::Result;
+use crate::Slice;
+use crate::expiry::{Moment, Record};
+use crate::merge::MergeOperator;
+use crate::operands::{Asked, Operands, malformed_in_memory};
+use crate::types::Kind;
+
+/// How the operator of a keyspace is asked about a key. A default expiry counts from the commit on.
+pub(super) fn asked<'a>(
+    operator: &'a Option<MergeOperator>,
+    key: &'a [u8],
+    moment: Moment,
+) -> Asked<'a> {
+    Asked {
+        key,
+        operator: operator.as_ref(),
+        moment,
+        expires: None,
+    }
+}
+
+/// The operands of an own record, if it is one of a merge.
+pub(super) fn operands_of(own: &Record) -> Result<Option<Operands>> {
+    match own.parts() {
+        (Kind::Merge, stored) => {
+            let operands = Operands::decode(stored).map_err(malformed_in_memory)?;
+            Ok(Some(operands))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether they are merged into what the store has.
+pub(super) fn is_open(operands: &Operands) -> bool {
+    operands.below(1).is_some()
+}
+
+/// Puts operands on top of what the store has.
+pub(super) fn put_onto(operands: &mut Operands, base: Option<&Record>) -> Result<()> {
+    match base.map(Record::parts) {
+        Some((kind, stored)) => {
+            let put = operands.put_onto(0, kind, stored);
+            put.map_err(malformed_in_memory)
+        }
+        None => {
+            operands.put_onto_nothing();
+            Ok(())
+        }
+    }
+}
+
+/// The own record of a key once an operand is merged into it; `own` is what the transaction has
+/// said of it, if anything.
+pub(super) fn onto_own(
+    own: Option<Option<&Record>>,
+    operand: &[u8],
+    asked: Asked<'_>,
+) -> Result<Option<Record>> {
+    let mut operands = Operands::one(operand);
+    if let Some(own) = own {
+        put_onto(&mut operands, own)?;
+    }
+    let (kind, stored) = operands.settled(asked);
+    Ok((kind != Kind::Delete).then(|| Record::new(kind, Slice::new(&stored))))
+}

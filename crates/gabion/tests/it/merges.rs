@@ -1,0 +1,274 @@
+//! Merges: what readers find of them, through everything that the store does with operands.
+//!
+//! The machine is that of `expiry`, in which all ways of writing and reading are drawn.
+
+use gabion::{AddI64, Append, Db, Error, KeyspaceOptions, Merge, MergeError, Options, WriteBatch};
+use gabion_media::{Disk, SimDisk};
+
+use crate::expiry::{Machine, run};
+use crate::support::{Context, Random, base_seed, engines_on_disks, setting, small_options};
+
+#[test]
+fn readers_find_what_was_merged_one_by_one() {
+    for engine in engines_on_disks() {
+        let mut merges = 0;
+        for number in 0..setting("GABION_MERGE_CASES", 15) {
+            let seed = base_seed() ^ (0x3e_0000 + number);
+            let _context = Context(|| format!("{engine}, seed {seed}"));
+            let options = small_options().engine(engine);
+            merges += run(Machine::new(options, false, seed), 400).merges;
+        }
+        println!("{engine}: {merges} merges");
+    }
+}
+
+fn counters() -> KeyspaceOptions {
+    KeyspaceOptions::default().merge(AddI64)
+}
+
+fn number(value: Option<gabion::Slice>) -> Option<i64> {
+    value.map(|value| i64::from_le_bytes((*value).try_into().unwrap()))
+}
+
+/// A log is replayed by threads in any order, and may hold what several MemTables held.
+#[test]
+fn what_was_merged_survives_a_replay_by_threads() {
+    for engine in engines_on_disks() {
+        let sim = SimDisk::new();
+        let options = |threads| {
+            let mut options = Options::default()
+                .engine(engine)
+                .background_threads(threads);
+            options.tuning.memtable_budget_bytes = Some(64 << 20);
+            options
+        };
+        let (keys, mut random) = (50, Random::new(base_seed()));
+        let mut twin = vec![None; keys];
+        let db = Db::open_on(Disk::simulated(&sim), options(0)).unwrap();
+        let keyspace = db.keyspace_with("counters", &counters()).unwrap();
+        for round in 0..40_000 {
+            let key = random.index(keys);
+            let by = random.below(1_000).cast_signed() - 500;
+            let name = format!("{key:0>40}");
+            match random.below(300) {
+                0 => {
+                    keyspace.put(&name, by.to_le_bytes()).unwrap();
+                    twin[key] = Some(by);
+                }
+                1 => {
+                    keyspace.delete(&name).unwrap();
+                    twin[key] = None;
+                }
+                _ => {
+                    keyspace.merge(&name, by.to_le_bytes()).unwrap();
+                    twin[key] = Some(twin[key].unwrap_or(0) + by);
+                }
+            }
+            if round == 15_000 {
+                db.flush().unwrap();
+            }
+        }
+        let killed = sim.process_kill(sim.ops());
+        for threads in [0, 3] {
+            let copy = killed.process_kill(killed.ops());
+            let db = Db::open_on(Disk::simulated(&copy), options(threads)).unwrap();
+            let keyspace = db.keyspace("counters").unwrap();
+            for (key, expected) in twin.iter().enumerate() {
+                let found = keyspace.get(format!("{key:0>40}")).unwrap();
+                assert_eq!(
+                    number(found),
+                    *expected,
+                    "{engine}, {threads} threads, {key}"
+                );
+            }
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Writers that merge into the same few keys, alone and in batches, lose nothing to each other.
+#[test]
+fn merges_of_many_threads_add_up() {
+    for engine in engines_on_disks() {
+        for side_by_side in [false, true] {
+            let mut options = small_options().engine(engine).background_threads(2);
+            options.tuning.writers_side_by_side = side_by_side;
+            let sim = SimDisk::new();
+            let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+            let keyspace = db.keyspace_with("counters", &counters()).unwrap();
+            let (threads, each) = (4, setting("GABION_WRITES", 3_000));
+            std::thread::scope(|scope| {
+                for thread in 0..threads {
+                    let (db, keyspace) = (&db, &keyspace);
+                    scope.spawn(move || {
+                        let mut random = Random::new(thread);
+                        for at in 0..each {
+                            let key = [random.below(3).to_le_bytes()[0]];
+                            let one = 1i64.to_le_bytes();
+                            if at % 3 > 0 {
+                                keyspace.merge(key, one).unwrap();
+                                continue;
+                            }
+                            let mut batch = WriteBatch::new();
+                            batch.merge(keyspace, key, 3i64.to_le_bytes()).unwrap();
+                            batch.merge(keyspace, key, (-2i64).to_le_bytes()).unwrap();
+                            db.write(&batch).unwrap();
+                        }
+                    });
+                }
+            });
+            let sum = |db: &Db| -> i64 {
+                let keyspace = db.keyspace("counters").unwrap();
+                let pairs = keyspace
+                    .iter()
+                    .map(|pair| pair.map(|(_, value)| number(Some(value))));
+                pairs.map(|own| own.unwrap().unwrap()).sum()
+            };
+            let expected = threads.cast_signed() * each.cast_signed();
+            assert_eq!(sum(&db), expected, "{engine}, side by side {side_by_side}");
+            db.close().unwrap();
+            let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
+            assert_eq!(sum(&db), expected, "{engine}, reopened");
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Fails for texts with a `x`.
+struct Fails;
+
+impl Merge for Fails {
+    fn name(&self) -> &str {
+        "fails"
+    }
+
+    fn full(
+        &self,
+        _key: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>, MergeError> {
+        let text = [&[base.unwrap_or_default()], operands].concat().concat();
+        match text.contains(&b'x') {
+            true => Err("there is an x".into()),
+            false => Ok(Some(text)),
+        }
+    }
+}
+
+/// What an operator cannot merge is an error of its key, wherever the operands are, and of nothing
+/// else; no operand is lost by it.
+#[test]
+fn an_operator_that_fails_fails_one_key() {
+    let sim = SimDisk::new();
+    let options = small_options();
+    let open = || Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let own = KeyspaceOptions::default().merge(Fails);
+    let db = open();
+    let keyspace = db.keyspace_with("own", &own).unwrap();
+    for key in ["a", "b", "c"] {
+        keyspace.put(key, "1").unwrap();
+    }
+    let failed = |error: Error| {
+        let said = error.to_string();
+        assert!(
+            said.contains("\"fails\"") && said.contains("there is an x"),
+            "{said}"
+        );
+    };
+    for round in 0..4 {
+        keyspace.merge("b", format!("x{round}")).unwrap();
+        failed(keyspace.get("b").unwrap_err());
+        failed(keyspace.multi_get(&["a", "b"]).unwrap_err());
+        failed(keyspace.iter().find_map(Result::err).unwrap());
+        failed(keyspace.iter().rev().find_map(Result::err).unwrap());
+        failed(
+            keyspace
+                .update("b", |old| old.map(<[u8]>::to_vec))
+                .unwrap_err(),
+        );
+        let mut transaction = db.begin().unwrap();
+        failed(transaction.get(&keyspace, "b").unwrap_err());
+        transaction.merge(&keyspace, "a", "2").unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(keyspace.get("c").unwrap().as_deref(), Some(&b"1"[..]));
+        match round {
+            0 => db.flush().unwrap(),
+            1 => keyspace.compact::<&[u8]>(..).unwrap(),
+            _ => {}
+        }
+    }
+    db.close().unwrap();
+    let db = open();
+    let said = db.keyspace("own").unwrap_err().to_string();
+    assert!(
+        said.contains("\"fails\"") && said.contains("none"),
+        "{said}"
+    );
+    let other = KeyspaceOptions::default().merge(Append::new(""));
+    let said = db.keyspace_with("own", &other).unwrap_err().to_string();
+    assert!(
+        said.contains("\"fails\"") && said.contains("\"append:\""),
+        "{said}"
+    );
+    // Another operator of the same name, which can: all operands are there.
+    struct Can;
+    impl Merge for Can {
+        fn name(&self) -> &str {
+            "fails"
+        }
+
+        fn partial(&self, _: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+            Some([left, right].concat())
+        }
+    }
+    let can = KeyspaceOptions::default().merge(Can);
+    let keyspace = db.keyspace_with("own", &can).unwrap();
+    assert_eq!(
+        keyspace.get("b").unwrap().as_deref(),
+        Some(&b"1x0x1x2x3"[..])
+    );
+    assert_eq!(keyspace.get("a").unwrap().as_deref(), Some(&b"12222"[..]));
+    keyspace.compact::<&[u8]>(..).unwrap();
+    assert_eq!(
+        keyspace.get("b").unwrap().as_deref(),
+        Some(&b"1x0x1x2x3"[..])
+    );
+    db.close().unwrap();
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused() {
+    for engine in engines_on_disks() {
+        let db = Db::open_on(
+            Disk::simulated(&SimDisk::new()),
+            small_options().engine(engine),
+        )
+        .unwrap();
+        let plain = db.keyspace("plain").unwrap();
+        let said = plain.merge("key", "1").unwrap_err().to_string();
+        assert!(
+            said.contains("\"plain\"") && said.contains("none"),
+            "{said}"
+        );
+        let keyspace = db.keyspace_with("counters", &counters()).unwrap();
+        let error = keyspace.merge("key", "text").unwrap_err();
+        assert!(matches!(&error, Error::MergeFailed { .. }), "{error}");
+        assert!(error.to_string().contains("4 bytes"), "{error}");
+        assert_eq!(keyspace.get("key").unwrap(), None);
+        let mut batch = WriteBatch::new();
+        assert!(batch.merge(&keyspace, "key", "text").is_err() && batch.is_empty());
+        let mut transaction = db.begin().unwrap();
+        assert!(transaction.merge(&keyspace, "key", "text").is_err());
+        assert!(transaction.merge(&plain, "key", "text").is_err());
+        transaction.commit().unwrap();
+        assert_eq!(keyspace.options(), counters());
+        // An operator that is added later finds what was put before.
+        plain.put("key", 40i64.to_le_bytes()).unwrap();
+        db.flush().unwrap();
+        let plain = db.keyspace_with("plain", &counters()).unwrap();
+        plain.merge("key", 2i64.to_le_bytes()).unwrap();
+        assert_eq!(number(plain.get("key").unwrap()), Some(42));
+        db.close().unwrap();
+    }
+}
