@@ -315,6 +315,16 @@ gabion_code gabion_put_expiring_at(gabion_keyspace *keyspace,
                                    uint64_t unix_ms,
                                    gabion_error **error);
 
+// Merges an operand into the value of a key, as the operator says that the keyspace was given by
+// its option merge: "add_i64", "add_u64", "max_bytes", "min_bytes", "bit_or", or "append:" with a
+// separator behind it.
+gabion_code gabion_merge(gabion_keyspace *keyspace,
+                         const uint8_t *key,
+                         size_t key_len,
+                         const uint8_t *operand,
+                         size_t operand_len,
+                         gabion_error **error);
+
 // Removes a key and its value, if it is there.
 gabion_code gabion_delete(gabion_keyspace *keyspace,
                           const uint8_t *key,
@@ -457,6 +467,15 @@ gabion_code gabion_batch_put_expiring(gabion_batch *batch,
                                       uint64_t after_ms,
                                       gabion_error **error);
 
+// Adds a merge, as gabion_merge.
+gabion_code gabion_batch_merge(gabion_batch *batch,
+                               const gabion_keyspace *keyspace,
+                               const uint8_t *key,
+                               size_t key_len,
+                               const uint8_t *operand,
+                               size_t operand_len,
+                               gabion_error **error);
+
 // Adds a delete.
 gabion_code gabion_batch_delete(gabion_batch *batch,
                                 const gabion_keyspace *keyspace,
@@ -582,6 +601,16 @@ gabion_code gabion_transaction_put_expiring(gabion_transaction *transaction,
                                             size_t value_len,
                                             uint64_t after_ms,
                                             gabion_error **error);
+
+// Merges an operand into the value of a key, as gabion_merge, once the transaction is committed.
+// Others who merge into the key are no conflict.
+gabion_code gabion_transaction_merge(gabion_transaction *transaction,
+                                     const gabion_keyspace *keyspace,
+                                     const uint8_t *key,
+                                     size_t key_len,
+                                     const uint8_t *operand,
+                                     size_t operand_len,
+                                     gabion_error **error);
 
 // Removes a key, once the transaction is committed.
 gabion_code gabion_transaction_delete(gabion_transaction *transaction,

@@ -243,6 +243,13 @@ public:
                                   value.size(), ms, check));
     }
 
+    // As the operator says that the keyspace was given by its option merge.
+    void merge(std::string_view key, std::string_view operand) {
+        detail::Check check;
+        check(gabion_merge(get(), detail::bytes(key), key.size(), detail::bytes(operand),
+                           operand.size(), check));
+    }
+
     void remove(std::string_view key) {
         detail::Check check;
         check(gabion_delete(get(), detail::bytes(key), key.size(), check));
@@ -354,6 +361,12 @@ public:
                                detail::bytes(value), value.size(), check));
     }
 
+    void merge(const Keyspace &keyspace, std::string_view key, std::string_view operand) {
+        detail::Check check;
+        check(gabion_batch_merge(handle_.get(), keyspace.get(), detail::bytes(key), key.size(),
+                                 detail::bytes(operand), operand.size(), check));
+    }
+
     void remove(const Keyspace &keyspace, std::string_view key) {
         detail::Check check;
         check(gabion_batch_delete(handle_.get(), keyspace.get(), detail::bytes(key), key.size(),
@@ -405,6 +418,12 @@ public:
         detail::Check check;
         check(gabion_transaction_put(handle_.get(), keyspace.get(), detail::bytes(key), key.size(),
                                      detail::bytes(value), value.size(), check));
+    }
+
+    void merge(const Keyspace &keyspace, std::string_view key, std::string_view operand) {
+        detail::Check check;
+        check(gabion_transaction_merge(handle_.get(), keyspace.get(), detail::bytes(key),
+                                       key.size(), detail::bytes(operand), operand.size(), check));
     }
 
     void remove(const Keyspace &keyspace, std::string_view key) {

@@ -126,6 +126,28 @@ pub unsafe extern "C" fn gabion_batch_put_expiring(
     unsafe { add(batch, keyspace, error, put) }
 }
 
+/// Adds a merge, as gabion_merge.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_batch_merge(
+    batch: *mut GabionBatch,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let merge = |batch: &mut WriteBatch, keyspace: &Keyspace| {
+        // SAFETY: bytes of the caller's, by contract.
+        let key = unsafe { raw::key(key, key_len) }?;
+        // SAFETY: as above.
+        let operand = unsafe { raw::value(operand, operand_len) }?;
+        Ok(batch.merge(keyspace, key, operand)?)
+    };
+    // SAFETY: as for this function.
+    unsafe { add(batch, keyspace, error, merge) }
+}
+
 /// Adds a delete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_batch_delete(

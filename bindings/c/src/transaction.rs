@@ -178,6 +178,30 @@ pub unsafe extern "C" fn gabion_transaction_put_expiring(
     call(error, || unsafe { on(transaction, keyspace, put) })
 }
 
+/// Merges an operand into the value of a key, as gabion_merge, once the transaction is committed.
+/// Others who merge into the key are no conflict.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_transaction_merge(
+    transaction: *mut GabionTransaction,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let merge = |begun: &Begun, keyspace: &Keyspace| {
+        // SAFETY: bytes of the caller's, by contract.
+        let key = unsafe { raw::key(key, key_len) }?;
+        // SAFETY: as above.
+        let operand = unsafe { raw::value(operand, operand_len) }?;
+        let merge = |own: &mut gabion::Transaction| own.merge(keyspace, key, operand);
+        begun.transaction.write(merge)
+    };
+    // SAFETY: as for this function.
+    call(error, || unsafe { on(transaction, keyspace, merge) })
+}
+
 /// Removes a key, once the transaction is committed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_transaction_delete(

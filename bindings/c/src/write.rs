@@ -126,6 +126,27 @@ pub unsafe extern "C" fn gabion_put_expiring_at(
     unsafe { with_key(keyspace, key, key_len, error, put) }
 }
 
+/// Merges an operand into the value of a key, as the operator says that the keyspace was given by
+/// its option merge: "add_i64", "add_u64", "max_bytes", "min_bytes", "bit_or", or "append:" with a
+/// separator behind it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_merge(
+    keyspace: *mut GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let merge = |keyspace: &Keyspace, key: &[u8]| {
+        // SAFETY: bytes of the caller's, by contract.
+        let operand = unsafe { raw::value(operand, operand_len) }?;
+        Ok(keyspace.merge(key, operand)?)
+    };
+    // SAFETY: as for this function.
+    unsafe { with_key(keyspace, key, key_len, error, merge) }
+}
+
 /// Removes a key and its value, if it is there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_delete(

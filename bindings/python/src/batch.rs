@@ -101,6 +101,19 @@ impl Batch {
         })
     }
 
+    #[pyo3(signature = (key, operand, keyspace=None))]
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        operand: Bytes<'_>,
+        keyspace: Option<&Bound<'_, Keyspace>>,
+    ) -> PyResult<()> {
+        self.add(py, keyspace, |batch, keyspace| {
+            batch.merge(keyspace, &*key, &*operand)
+        })
+    }
+
     #[pyo3(signature = (key, keyspace=None))]
     fn delete(
         &self,

@@ -248,6 +248,23 @@ impl Keyspace {
         })
     }
 
+    /// Merges an operand into the value of a key, as the operator of the keyspace says.
+    #[pyo3(signature = (key, operand, *, durability=None))]
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        operand: Bytes<'_>,
+        durability: Option<&str>,
+    ) -> PyResult<()> {
+        let (key, operand) = (&*key, &*operand);
+        let level = self::durability(py, durability)?;
+        call(py, || match level {
+            Some(level) => self.inner.merge_with(key, operand, level),
+            None => self.inner.merge(key, operand),
+        })
+    }
+
     #[pyo3(signature = (key, *, durability=None))]
     fn delete(&self, py: Python<'_>, key: Bytes<'_>, durability: Option<&str>) -> PyResult<()> {
         let key = &*key;

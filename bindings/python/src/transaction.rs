@@ -182,6 +182,12 @@ impl Transaction {
         run(py, || self.transaction.write(put))
     }
 
+    fn merge(&self, py: Python<'_>, key: Bytes<'_>, operand: Bytes<'_>) -> PyResult<()> {
+        let (key, operand) = (&*key, &*operand);
+        let merge = |own: &mut gabion::Transaction| own.merge(&self.keyspace, key, operand);
+        run(py, || self.transaction.write(merge))
+    }
+
     fn delete(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<()> {
         let key = &*key;
         run(py, || {

@@ -105,6 +105,27 @@ def test_values_expire(store: gabion.Store) -> None:
             store.put(b"e", b"5", expires=wrong)  # type: ignore[arg-type]
 
 
+def test_merges(store: gabion.Store) -> None:
+    sums = store.keyspace("sums", merge="add_u64")
+
+    def number(value: int) -> bytes:
+        return value.to_bytes(8, "little")
+
+    sums.merge(b"a", number(1))
+    with store.batch() as batch:
+        batch.merge(b"a", number(2), sums)
+    with store.transaction() as own:
+        own.of(sums).merge(b"a", number(4))
+        sums.merge(b"a", number(8), durability="sync")
+    assert sums[b"a"] == number(15)
+    with pytest.raises(gabion.MergeFailedError, match="add_u64"):
+        sums.merge(b"a", b"short")
+    with pytest.raises(gabion.OtherMergeOperatorError):
+        store.merge(b"a", number(1))
+    with pytest.raises(gabion.OptionError, match="multiply"):
+        store.keyspace("products", merge="multiply")
+
+
 def test_keyspaces(store: gabion.Store, tmp_path: Path) -> None:
     sessions = store.keyspace("sessions", default_expiry=timedelta(hours=1), compression="lz4")
     sessions[b"alice"] = b"token"

@@ -10,14 +10,14 @@
 //! | bytes | `4096`, `64KiB`, `512MiB`, `8GiB` |
 //! | a time | `250ms`, `10s`, `5m`, `24h`, `7d`; `max` for no limit |
 //! | a switch | `true`, `false` |
-//! | words | as the facade prints them: `wip`, `sync`, `interval:100`, `zstd:3`, `mapped` |
+//! | words | as the facade prints them: `wip`, `sync`, `interval:100`, `zstd:3`, `add_u64` |
 
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use gabion::{Isolation, KeyspaceOptions, Options, TransactionOptions};
+use gabion::{Isolation, KeyspaceOptions, MergeOperator, Options, TransactionOptions};
 
 use crate::{Code, Failure, Result};
 
@@ -83,6 +83,7 @@ const KEYSPACE: &[Setting<KeyspaceOptions>] = settings! { KeyspaceOptions:
     block_bytes = block_bytes, some_size;
     filter_bits_per_key = filter_bits_per_key, some_number;
     default_expiry = default_expiry, some_time;
+    merge = merge, operator;
 };
 
 const TRANSACTION: &[Setting<TransactionOptions>] = settings! { TransactionOptions:
@@ -240,6 +241,15 @@ fn some_number<T: FromStr<Err: Display>>(text: &str) -> Result<Option<T>, String
     number(text).map(Some)
 }
 
+fn operator(text: &str) -> Result<Option<MergeOperator>, String> {
+    MergeOperator::built_in(text).map(Some).ok_or_else(|| {
+        format!(
+            "{text:?} is no merge operator that comes with a store; use add_i64, add_u64, \
+             max_bytes, min_bytes, bit_or, or append: with a separator behind it"
+        )
+    })
+}
+
 fn isolation(text: &str) -> Result<Isolation, String> {
     match text {
         "serializable" => Ok(Isolation::Serializable),
@@ -310,6 +320,9 @@ mod tests {
             assert!(failure.to_string().contains(name), "{failure}");
         }
         assert!(keyspace(&[("engine", "wip")]).is_err());
+        assert!(keyspace(&[("merge", "multiply")]).is_err());
+        let merged = keyspace(&[("merge", "append:,")]).unwrap().merge;
+        assert_eq!(merged, MergeOperator::built_in("append:,"));
         assert!(transaction(&[("isolation", "none")]).is_err());
     }
 

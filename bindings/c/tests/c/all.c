@@ -271,6 +271,29 @@ static void transactions(gabion_store *store, gabion_keyspace *own) {
     gabion_transaction_free(&transaction);
 }
 
+static void merges(gabion_store *store, gabion_keyspace *other) {
+    gabion_keyspace *own = NULL;
+    gabion_options *options = gabion_options_new();
+    OK(gabion_options_set(options, "merge", "append:+", &error));
+    OK(gabion_keyspace_open(store, "sums", options, &own, &error));
+    gabion_options_free(&options);
+    OK(gabion_merge(own, B("a"), B("1"), &error));
+    gabion_batch *batch = gabion_batch_new();
+    OK(gabion_batch_merge(batch, own, B("a"), B("2"), &error));
+    OK(gabion_batch_write(store, batch, NULL, &error));
+    gabion_batch_free(&batch);
+    gabion_transaction *transaction = NULL;
+    OK(gabion_transaction_begin(store, NULL, &transaction, &error));
+    OK(gabion_transaction_merge(transaction, own, B("a"), B("4"), &error));
+    OK(gabion_merge(own, B("a"), B("3"), &error));
+    OK(gabion_transaction_commit(transaction, NULL, &error));
+    gabion_transaction_free(&transaction);
+    expect_value(own, "a", "1+2+3+4");
+    FAILS(gabion_merge(other, B("a"), B("1"), &error), GABION_CODE_OTHER_MERGE_OPERATOR, "none");
+    gabion_keyspace_free(&own);
+    OK(gabion_keyspace_drop(store, "sums", &error));
+}
+
 static void keyspaces(gabion_store *store) {
     gabion_keyspace *keyspace = NULL;
     gabion_options *options = gabion_options_new();
@@ -347,6 +370,7 @@ int main(int argc, char **argv) {
     batches(store, own, other);
     iterators(store, own);
     transactions(store, own);
+    merges(store, other);
     keyspaces(store);
     refusals(store, own);
 

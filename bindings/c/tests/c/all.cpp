@@ -69,6 +69,16 @@ static void keyspaces(gabion::Store &store) {
     EXPECT(fails([&] { store.keyspace("k", {{"engine", "wip"}}); }) == GABION_CODE_INVALID_OPTION);
 }
 
+static void merges(gabion::Store &store) {
+    gabion::Keyspace own = store.keyspace("sums", {{"merge", "append:+"}});
+    own.merge("a", "1");
+    gabion::Batch batch;
+    batch.merge(own, "a", "2");
+    store.write(batch);
+    store.transact([&](gabion::Transaction &one) { one.merge(own, "a", "3"); });
+    EXPECT(own.get("a") == "1+2+3");
+}
+
 static void iterators(gabion::Store &store) {
     gabion::Keyspace own = store.keyspace("iterators");
     gabion::Batch batch;
@@ -143,6 +153,7 @@ int main(int argc, char **argv) {
     gabion::Store store(path, gabion::Options().set("memory_bytes_max", "64MiB"));
     EXPECT(fails([&] { gabion::Store second(path); }) == GABION_CODE_LOCKED);
     keyspaces(store);
+    merges(store);
     iterators(store);
     transactions(store);
     store.flush();

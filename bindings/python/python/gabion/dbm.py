@@ -89,7 +89,8 @@ class Database(MutableMapping[bytes, bytes]):
     def sync(self) -> None:
         """Brings all writes to the medium."""
         self._check()
-        self._store.persist()
+        if not self._is_read_only:
+            self._store.persist()
 
     def close(self) -> None:
         """Closes the database; once more does nothing."""
