@@ -14,7 +14,11 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion-flex", 2),
     ("gabion", 3),
     ("gabion-lab", 4),
+    ("gabion-bindings", 4),
     ("gabion-peers", 5),
+    ("gabion-c", 5),
+    ("gabion-leveldb", 5),
+    ("gabion-python", 5),
     ("gabion-cli", 6),
 ];
 

@@ -96,6 +96,88 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "cuts pages into slots, and lends what lies in them as long as it is shared",
     ),
     (
+        "bindings/c/leveldb/src/batch.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/db.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/iterator.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/lib.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/options.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/parts.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/leveldb/src/raw.rs",
+        "functions of LevelDB's C interface, with pointers",
+    ),
+    (
+        "bindings/c/src/batch.rs",
+        "functions that C calls, with pointers",
+    ),
+    (
+        "bindings/c/src/error.rs",
+        "functions that C calls, with pointers",
+    ),
+    ("bindings/c/src/handle.rs", "boxes whose pointers C holds"),
+    (
+        "bindings/c/src/iterator.rs",
+        "functions that C calls, with pointers",
+    ),
+    (
+        "bindings/c/src/keyspace.rs",
+        "functions that C calls, with pointers",
+    ),
+    (
+        "bindings/c/src/lib.rs",
+        "the crate of functions that C calls",
+    ),
+    (
+        "bindings/c/src/options.rs",
+        "functions that C calls, with pointers",
+    ),
+    (
+        "bindings/c/src/raw.rs",
+        "bytes, text and places for results of C",
+    ),
+    (
+        "bindings/c/src/read.rs",
+        "functions that C calls, with pointers",
+    ),
+    (
+        "bindings/c/src/store.rs",
+        "functions that C calls, with pointers",
+    ),
+    (
+        "bindings/c/src/transaction.rs",
+        "functions that C calls, with pointers",
+    ),
+    (
+        "bindings/c/src/write.rs",
+        "functions that C calls, with pointers",
+    ),
+    ("bindings/c/src/tests/mod.rs", "calls functions as C does"),
+    (
+        "bindings/c/src/tests/threads.rs",
+        "calls functions as C does",
+    ),
+    (
+        "bindings/c/src/tests/wrong_order.rs",
+        "calls functions as C does, in any order",
+    ),
+    (
         "crates/gabion-peers/src/leveldb/ffi.rs",
         "calls LevelDB's C interface",
     ),

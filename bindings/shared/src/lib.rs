@@ -1,0 +1,27 @@
+//! What the bindings to other languages have in common.
+//!
+//! A binding turns the facade of [`gabion`] into what another language is used to. What each of
+//! them needs and the facade has not is here, in safe Rust, so that it is written and tested once:
+//!
+//! | module | what |
+//! |---|---|
+//! | [`options`] | options by name and value, both of them text |
+//! | [`Failure`], [`Code`] | an error as a number that stays, a name and a sentence |
+//! | [`SharedTransaction`] | a transaction that its iterators outlive without harm |
+//! | [`Walk`] | an iterator that goes both ways, seeks, and hands out pages |
+//! | [`range`] | ranges that other languages give as two optional keys, and prefixes |
+//!
+//! # Invariants
+//! - Nothing here panics for what a caller passes: what cannot be is a [`Failure`].
+//! - Everything keeps alive what it needs. After a close of the store it fails with
+//!   [`Code::Closed`], whatever the order in which the rest is dropped.
+
+mod failure;
+pub mod options;
+pub mod range;
+mod transaction;
+mod walk;
+
+pub use failure::{Code, Failure, Result, guard};
+pub use transaction::SharedTransaction;
+pub use walk::{Reader, Walk};
