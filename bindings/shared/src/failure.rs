@@ -149,8 +149,10 @@ fn code_of(error: &Error) -> Code {
         Error::Unsupported { .. } => Code::Unsupported,
         Error::Forked { .. } => Code::Forked,
         Error::Closed => Code::Closed,
-        Error::MergeFailed { .. } => Code::MergeFailed,
-        Error::OtherMergeOperator { .. } => Code::OtherMergeOperator,
+        Error::MergeFailed { .. } | Error::OperandRefused { .. } => Code::MergeFailed,
+        Error::OtherMergeOperator { .. } | Error::NoMergeOperator { .. } => {
+            Code::OtherMergeOperator
+        }
         Error::Thread { .. } | Error::Panicked { .. } => Code::Internal,
         // What else there is, or will be, has its sentence.
         _ => Code::Media,

@@ -7,11 +7,14 @@ use std::sync::Arc;
 /// Looks at values while compactions rewrite them, and says what becomes of them: for what
 /// [expiry](crate::Keyspace::put_expiring) cannot say.
 ///
-/// A filter sees the newest version of a key, if no snapshot, iterator or transaction was open that
-/// could see it when the compaction began. When it is called is not told: a value that is never
-/// rewritten is never seen, and [`Keyspace::compact`](crate::Keyspace::compact) rewrites all. What
-/// it removes is gone for who reads from then on, without a write: no sequence number tells of it,
-/// so it makes no conflict for a transaction.
+/// A filter sees the newest version of a key among what is compacted, if no snapshot, iterator or
+/// transaction was open that could see it when the compaction began; one that begins meanwhile may
+/// see the value first, and then what the filter made of it. A newer version, or
+/// [operands](crate::Keyspace::merge) that are merged into this one, may lie above it. When a
+/// filter is called is not told: a value that is never rewritten is never seen, and
+/// [`Keyspace::compact`](crate::Keyspace::compact) rewrites all. What it removes is gone for who
+/// reads from then on, without a write: no sequence number tells of it, so it makes no conflict for
+/// a transaction.
 ///
 /// The store knows of a filter as long as it is open; the options of the keyspace name it each
 /// time. It must not use the store. If it panics, the value stays.

@@ -204,8 +204,26 @@ pub enum Error {
         why: String,
     },
 
-    /// A keyspace has an operator, and was opened without it or with another one; or it has none,
-    /// and something was to be merged.
+    /// An operand that the operator of its keyspace can do nothing with. Nothing was written.
+    #[error("the merge operator {operator:?} of the store takes no such operand: {why}")]
+    OperandRefused {
+        /// The operator's name.
+        operator: String,
+        /// What the operator says.
+        why: String,
+    },
+
+    /// Something was to be merged into a keyspace that has no operator.
+    #[error(
+        "the keyspace {keyspace:?} of the store has no merge operator: give it one by \
+         KeyspaceOptions::merge"
+    )]
+    NoMergeOperator {
+        /// The keyspace's name.
+        keyspace: String,
+    },
+
+    /// A keyspace has an operator, and was opened without it or with another one.
     #[error(
         "the keyspace {keyspace:?} of the store has the merge operator {kept}, and the program \
          gave {given}: operands mean something else to another one. Open it with KeyspaceOptions \

@@ -31,10 +31,10 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::OtherMergeOperator`] of a keyspace without an operator;
-    /// [`Error::MergeFailed`] for an operand that the operator refuses, and with
-    /// [`Engine::Flex`](crate::Engine::Flex) where it fails; [`Error::Unsupported`] of engines
-    /// without [merges](crate::Capabilities::merges).
+    /// As [`Keyspace::put`]; [`Error::NoMergeOperator`]; [`Error::OperandRefused`] for an operand
+    /// that the operator [refuses](crate::Merge::check); [`Error::MergeFailed`] where it fails with
+    /// [`Engine::Flex`](crate::Engine::Flex); [`Error::Unsupported`] of engines without
+    /// [merges](crate::Capabilities::merges).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_with(key, operand, self.durability())
     }
@@ -60,7 +60,10 @@ impl Keyspace {
         match self.inner().merge_operator() {
             Some(operator) => {
                 let checked = operator.check(operand);
-                checked.map_err(|why| operator.failed(key, &why))
+                checked.map_err(|why| Error::OperandRefused {
+                    operator: operator.name().to_owned(),
+                    why: why.to_string(),
+                })
             }
             None => Err(self.merges_nothing()),
         }
@@ -70,10 +73,8 @@ impl Keyspace {
     fn merges_nothing(&self) -> Error {
         let engine = Handle::engine(self.handle());
         match engine.capabilities().merges {
-            true => Error::OtherMergeOperator {
+            true => Error::NoMergeOperator {
                 keyspace: self.name().to_owned(),
-                kept: "none".to_owned(),
-                given: "something to be merged".to_owned(),
             },
             false => Error::Unsupported {
                 engine: engine.name(),

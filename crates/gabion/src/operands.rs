@@ -284,17 +284,21 @@ impl Operands {
     }
 }
 
-/// What the commit of an operand writes, where its key has this.
+/// What the commit of operands writes, of which there is one at least, where their key has this.
 pub(crate) fn resolve(
     asked: Asked<'_>,
-    operand: &[u8],
+    operands: &[&[u8]],
     own: Seq,
     older: Older,
 ) -> Result<(Kind, Vec<u8>)> {
-    if let Some(merged) = resolve_shortly(asked, operand, &older) {
+    if let Some(merged) = resolve_shortly(asked, operands, &older) {
         return Ok(merged);
     }
-    let mut operands = Operands::one(operand).from(own);
+    let mut operands = Operands {
+        since: own,
+        base: Base::Unknown,
+        operands: operands.iter().map(|own| own.to_vec()).collect(),
+    };
     match operands.put_onto_older(older) {
         Ok(()) => Ok(operands.settled(asked)),
         Err(malformed) => Err(malformed_in_memory(malformed)),
@@ -303,17 +307,17 @@ pub(crate) fn resolve(
 
 /// As [`resolve`], for what a counter meets: a value that does not expire, or one operand that the
 /// new one goes together with.
-fn resolve_shortly(asked: Asked<'_>, operand: &[u8], older: &Older) -> Option<(Kind, Vec<u8>)> {
+fn resolve_shortly(asked: Asked<'_>, operands: &[&[u8]], older: &Older) -> Option<(Kind, Vec<u8>)> {
     let Older::Record(seq, record) = older else {
         return None;
     };
     let operator = asked.operator?;
-    match record.parts() {
-        (Kind::Put, value) => {
-            let merged = operator.full(asked.key, Some(value), &[operand]);
+    match (record.parts(), operands) {
+        ((Kind::Put, value), operands) => {
+            let merged = operator.full(asked.key, Some(value), operands);
             merged.ok()?.map(|value| (Kind::Put, value))
         }
-        (Kind::Merge, stored) => {
+        ((Kind::Merge, stored), [operand]) => {
             let below = Operands::below_of(stored, *seq)?;
             let mut reader = Reader::new(stored.get(HEAD_BYTES..)?, HEAD_BYTES);
             let only = reader.bytes().ok().filter(|_| reader.is_empty())?;

@@ -24,7 +24,10 @@ fn operands_are_merged_by_the_operator_of_the_keyspace() {
         &place.fails(2, &["merge", "/", "x", "--number", "--keyspace", "hits"]),
         &["x", "no number"],
     );
-    names(&place.fails(1, &["merge", "k", "v"]), &["default", "none"]);
+    names(
+        &place.fails(1, &["merge", "k", "v"]),
+        &["default", "no merge operator"],
+    );
     names(
         &place.fails(1, &["get", "k", "--number"]),
         &["1 bytes", "8"],

@@ -507,12 +507,21 @@ impl Handle {
 
     pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
         self.health().check_here()?;
+        if self.is_read_only() {
+            return Ok(());
+        }
         each!(self, engine => engine.persist(durability))
     }
 
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
         self.health().check_here()?;
+        if self.is_read_only() {
+            return Err(Error::Unsupported {
+                engine: self.engine().name(),
+                operation: "checkpoints of a store that was opened for reading only",
+            });
+        }
         match self {
             Handle::Wip(engine) => engine.checkpoint(target),
             Handle::Flex(engine) => engine.checkpoint(target),

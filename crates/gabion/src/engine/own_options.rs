@@ -40,12 +40,12 @@ impl OwnOptions {
 
     /// Has these options from now on.
     pub(super) fn set(&self, options: KeyspaceOptions) {
-        // ORDER: Relaxed; puts that come at the same time have the one or the other.
-        self.default_expiry
-            .store(options.default_expiry.map_or(0, millis), Ordering::Relaxed);
         if options.default_expiry.is_some() {
             self.set_expires();
         }
+        // ORDER: Relaxed; puts that come at the same time have the one or the other.
+        self.default_expiry
+            .store(options.default_expiry.map_or(0, millis), Ordering::Relaxed);
         self.options.store(Arc::new(options));
     }
 
@@ -63,7 +63,8 @@ impl OwnOptions {
         let wanted = options.in_place_of(name, &kept)?;
         let is_wanted = wanted.encode() == kept.encode();
         if is_wanted {
-            self.set(wanted);
+            // Unless somebody has set others meanwhile.
+            self.options.compare_and_swap(&*kept, Arc::new(wanted));
         }
         Ok(is_wanted)
     }
@@ -101,6 +102,27 @@ impl OwnOptions {
             operator,
             moment,
             expires: new_moment(self.default_expiry(), moment),
+        }
+    }
+
+    /// As [`OwnOptions::ask`], for who writes now: where nothing expires, nobody asks for the
+    /// moment.
+    pub(super) fn ask_now<'a>(
+        &self,
+        operator: Option<&'a MergeOperator>,
+        key: &'a [u8],
+        now: impl Fn() -> Moment,
+    ) -> Asked<'a> {
+        let default = self.default_expiry();
+        let moment = match default.is_some() || self.expires() {
+            true => now(),
+            false => 0,
+        };
+        Asked {
+            key,
+            operator,
+            moment,
+            expires: new_moment(default, moment),
         }
     }
 

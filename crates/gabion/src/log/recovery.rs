@@ -53,6 +53,7 @@ use super::layout::{HEADER_BYTES, HeaderState, Lsn, SegmentHeader, VERSION, chec
 use super::reader::{SegmentReader, Step};
 use super::{Malformed, SealedLog};
 use crate::names::{log_name, parse_log_name};
+use crate::types::Kind;
 use crate::{Error, Result};
 
 /// What a replay found.
@@ -157,6 +158,10 @@ pub(super) fn for_each_operation(
         let operation = operation.map_err(damaged)?;
         if operation.keyspace >= keyspaces {
             let what = format!("a record names keyspace {}, unknown", operation.keyspace);
+            return Err(corruption(disk, segment, offset, what));
+        }
+        if operation.kind == Kind::Operand {
+            let what = "a record has an operand as no log has it".to_owned();
             return Err(corruption(disk, segment, offset, what));
         }
         apply(operation)?;

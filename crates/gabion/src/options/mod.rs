@@ -51,7 +51,8 @@ pub struct Options {
     /// may be one that nobody can write to. Any number of processes may do so at the same time, as
     /// long as nobody has the store open for writing. What only the log has is recovered into
     /// memory, and of a [mapped](crate::Capabilities::mapped) store each page that changes when it
-    /// is opened. Changes are [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly).
+    /// is opened. Nothing is synced: after the death of a writer, what is read may be what a power
+    /// loss undoes. Changes are [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly).
     /// Default: false.
     pub read_only: bool,
     /// What writes survive unless they ask for something else, such as by

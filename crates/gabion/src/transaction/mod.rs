@@ -52,6 +52,7 @@ use crate::limits::{BATCH_BYTES_MAX, check_limits};
 use crate::log::BatchEncoder;
 use crate::memory::TableMemory;
 use crate::opened::Opened;
+use crate::operands::{Asked, new_moment};
 use crate::ranges::{deleted_range, prefix_bounds, range_bounds};
 use crate::types::Kind;
 use crate::{Db, Durability, Error, Keyspace, Result, Slice};
@@ -358,9 +359,13 @@ impl Transaction {
         let moment = self.open.read()?.point().moment;
         let operator = keyspace.inner().merge_operator();
         let own = self.own.get(keyspace.id(), key);
-        let own = merges::onto_own(own, operand, merges::asked(&operator, key, moment))?;
-        let stored = own.as_ref().map_or(0, Record::len);
-        self.take_bytes(OwnWrites::bytes_of(key, stored))?;
+        let now = self.store.engine.moment()?;
+        let asked = Asked {
+            expires: new_moment(keyspace.inner().default_expiry(), now),
+            ..merges::asked(&operator, key, moment)
+        };
+        let own = merges::onto_own(own, operand, asked)?;
+        self.take_bytes(OwnWrites::bytes_of(key, operand.len()))?;
         self.own.write(keyspace.id(), key, own);
         Ok(())
     }

@@ -192,7 +192,13 @@ impl OwnWrites {
             for (lower, upper) in &own.deleted.0 {
                 reads.note_range(own.id, lower.clone(), upper.clone());
             }
-            for key in own.writes.keys() {
+            // What is merged into what is there depends on nothing.
+            let is_open = |record: &Record| match record.parts() {
+                (Kind::Merge, stored) => Operands::below_of(stored, 1).is_some(),
+                _ => false,
+            };
+            let writes = own.writes.iter();
+            for (key, _) in writes.filter(|(_, record)| !record.as_ref().is_some_and(is_open)) {
                 reads.note_key(own.id, key);
             }
         }

@@ -199,7 +199,7 @@ fn open_pool<S: PoolStore>(disk: &Disk, root: &Root, options: &Options) -> Resul
         false => Pool::open(&path, pool_options.clone()).map(|pool| (pool, None)),
     };
     let (pool, shortage) = match opened {
-        Err(error) if root.has_checkpoint && error.is_no_space() => {
+        Err(error) if root.has_checkpoint && error.is_no_space() && !disk.is_read_only() => {
             tracing::warn!(%error, "the store is read only until it is opened with space");
             (look(false)?, Some(Error::from(error)))
         }

@@ -61,7 +61,6 @@ use super::gaps::Gaps;
 use super::line_count::{COUNT_BITS, LineCount};
 use super::order::{Order, OrderCursor};
 use super::totals::Totals;
-use crate::operands::Operands;
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
 
@@ -169,8 +168,8 @@ struct WriterSide {
     totals: Totals,
 }
 
-struct Writer {
-    arena: ArenaWriter,
+pub(super) struct Writer {
+    pub(super) arena: ArenaWriter,
     keys: usize,
     /// The directory grows before it takes more keys than this.
     keys_max: usize,
@@ -312,7 +311,7 @@ impl Directory {
 
     /// The record that a slot leads to; `None` when it is free. The slot is no link.
     #[inline]
-    fn record(&self, slot: *mut u8) -> Option<Record<'_>> {
+    pub(super) fn record(&self, slot: *mut u8) -> Option<Record<'_>> {
         // SAFETY: a slot that is neither free nor a link leads to a record of this arena, which
         // was written before the slot was stored (D5); whoever loaded it did so with Acquire or is
         // the writer.
@@ -409,45 +408,6 @@ impl Directory {
         let bytes = key.len() + value.len();
         self.side.totals.add(counts, bytes, seq, kind);
         true
-    }
-
-    /// Inserts a version below newer ones, if one of these is a merge that needs it: as replay,
-    /// which goes in any order, may do. The newer ones are written once more, on top of it. Returns
-    /// where the newest is now; nothing if nothing was done.
-    #[cold]
-    fn insert_below(
-        &self,
-        writer: &mut Writer,
-        newest: Record<'_>,
-        new: NewRecord<'_>,
-    ) -> Option<NonNull<u8>> {
-        let (mut above, mut next) = (Vec::new(), Some(newest));
-        while let Some(record) = next.filter(|record| record.seq() > new.seq) {
-            above.push(record);
-            next = record.older();
-        }
-        let nearest = above
-            .last()
-            .filter(|nearest| nearest.kind() == Kind::Merge)?;
-        let below = Operands::below_of(nearest.value(), nearest.seq())?;
-        if below <= new.seq || next.is_some_and(|record| record.seq() == new.seq) {
-            return None;
-        }
-        newest.supersede();
-        let mut at = writer.arena.push(&NewRecord { older: next, ..new });
-        for record in above.iter().rev() {
-            let older = self.record(at.as_ptr())?;
-            older.supersede();
-            at = writer.arena.push(&NewRecord {
-                key: record.key(),
-                value: record.value(),
-                seq: record.seq(),
-                kind: record.kind(),
-                hash_bits: record.hash_bits(),
-                older: Some(older),
-            });
-        }
-        Some(at)
     }
 
     /// Looks for a key in its line and what is behind it. For the writer.

@@ -25,6 +25,7 @@
 //! | `arena/record.rs` | a version of a key as it lies in memory |
 //! | `arena/mod.rs` | the records of one table, in the order of their insertion |
 //! | `directory.rs`, `line_count.rs` | the hash table: one writer, readers that never wait |
+//! | `below.rs` | versions that come behind a newer merge that needs them |
 //! | `sorted.rs`, `sorted_cursor.rs` | the records in order, sorted when somebody asks |
 //! | `order/` | the keys in order, kept with every insert |
 //! | `cursor.rs` | a cursor over either |
@@ -47,6 +48,7 @@
     reason = "records are read through addresses while others are written"
 )]
 mod arena;
+mod below;
 mod cursor;
 #[expect(
     unsafe_code,

@@ -11,6 +11,7 @@
 //!
 //! A group without operands pays one look at each write.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::SsdEngine;
@@ -19,6 +20,7 @@ use crate::engine::write::Write;
 use crate::expiry::{Moment, Record, value_of};
 use crate::limits::check_limits;
 use crate::log::{BatchEncoder, Op};
+use crate::merge::{MergeError, MergeOperator};
 use crate::operands::{Older, Operands, malformed_in_memory, resolve};
 use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
@@ -152,6 +154,7 @@ impl Merges {
     }
 
     /// The operations of a write whose first number is `first`, without operands; `own` has them.
+    /// What the write itself writes over is left out.
     fn resolve<E: SsdEngine>(
         &self,
         engine: &E,
@@ -160,33 +163,50 @@ impl Merges {
         own: &mut Written,
     ) -> Result<BatchEncoder> {
         let keyspaces = engine.keyspaces.load();
-        let moment = engine.moments.now();
         let mut resolved = BatchEncoder::with_capacity(operations.bytes().len());
-        for operation in operations.ops(first).map_while(Result::ok) {
-            let Op { keyspace, key, .. } = operation;
-            let (mut kind, mut stored) = (operation.kind, operation.value);
-            let merged;
-            if kind == Kind::Operand {
-                let keyspace = keyspaces.live(keyspace).ok_or(Error::KeyspaceDropped)?;
-                let written = own.find(keyspace.id(), key);
-                let older = written.or_else(|| self.logged.find(keyspace.id(), key));
-                let older = older.map_or_else(|| engine.older(keyspace, key), Ok)?;
-                let older = match older {
-                    Older::Record(_, record) if !self.cover && is_open(&record) => Older::Unknown,
-                    older => older,
-                };
-                let operand = (stored, operation.seq);
-                merged = merge::<E>(keyspace, key, operand, older, moment)?;
-                (kind, stored) = (merged.0, &merged.1);
-            }
-            resolved.op(kind, keyspace, key, stored);
+        let entries = entries_of(operations);
+        for (seq, entry) in (first..).zip(entries.into_iter().flatten()) {
+            let Entry {
+                keyspace: id, key, ..
+            } = entry;
+            let (kind, stored) = match entry.what {
+                What::Plain(kind, stored) => (kind, Cow::Borrowed(stored)),
+                What::Merge(base, operands) => {
+                    let keyspace = keyspaces.live(id).ok_or(Error::KeyspaceDropped)?;
+                    let older = match base {
+                        Base::Nothing => Older::Nothing,
+                        Base::Plain(kind, stored) => {
+                            Older::Record(seq, Record::new(kind, Slice::new(stored)))
+                        }
+                        Base::Before => self.older(engine, keyspace, key)?,
+                    };
+                    let moment = || engine.moments.now();
+                    let operands = (&operands[..], seq);
+                    let (kind, stored) = merge::<E>(keyspace, key, operands, older, moment)?;
+                    (kind, Cow::Owned(stored))
+                }
+            };
+            resolved.op(kind, id, key, &stored);
             own.add(&Op {
+                seq,
                 kind,
-                value: stored,
-                ..operation
+                keyspace: id,
+                key,
+                value: &stored,
             });
         }
         Ok(resolved)
+    }
+
+    /// What a key has before a write of the group.
+    fn older<E: SsdEngine>(&self, engine: &E, keyspace: &E::Keyspace, key: &[u8]) -> Result<Older> {
+        let logged = self.logged.find(keyspace.id(), key);
+        Ok(
+            match logged.map_or_else(|| engine.older(keyspace, key), Ok)? {
+                Older::Record(_, record) if !self.cover && is_open(&record) => Older::Unknown,
+                older => older,
+            },
+        )
     }
 
     /// The write at a position of the group as it was logged.
@@ -199,28 +219,109 @@ impl Merges {
     }
 }
 
+/// What becomes of a key in a write.
+struct Entry<'o> {
+    keyspace: u32,
+    key: &'o [u8],
+    what: What<'o>,
+}
+
+enum What<'o> {
+    /// An operation as it was handed in.
+    Plain(Kind, &'o [u8]),
+    /// Operands, in their order, and what they are merged into.
+    Merge(Base<'o>, Vec<&'o [u8]>),
+}
+
+enum Base<'o> {
+    /// What was there before the write.
+    Before,
+    /// What the write itself puts there.
+    Plain(Kind, &'o [u8]),
+    /// Nothing: the write deletes it.
+    Nothing,
+}
+
+/// What a write does, each key once between deletes of ranges that have it. Nobody sees a moment
+/// within a write, so all operands of a key are merged at the place of the last one.
+fn entries_of(operations: &BatchEncoder) -> Vec<Option<Entry<'_>>> {
+    let mut entries: Vec<Option<Entry<'_>>> = Vec::new();
+    let mut last: HashMap<(u32, &[u8]), usize> = HashMap::new();
+    let mut ranges: Vec<(u32, &[u8], &[u8], usize)> = Vec::new();
+    // Numbers begin at 1.
+    for operation in operations.ops(1).map_while(Result::ok) {
+        let Op {
+            keyspace,
+            key,
+            kind,
+            value,
+            ..
+        } = operation;
+        let at = entries.len();
+        if kind == Kind::DeleteRange {
+            ranges.push((keyspace, key, value, at));
+        } else {
+            let before = last.insert((keyspace, key), at);
+            if kind == Kind::Operand {
+                let deleted = ranges.iter().rev().find(|(own, lower, upper, _)| {
+                    *own == keyspace && *lower <= key && (upper.is_empty() || key < *upper)
+                });
+                let deleted = deleted.map(|(.., at)| *at);
+                let before = before.filter(|before| deleted.is_none_or(|at| at < *before));
+                let before = before.and_then(|before| entries.get_mut(before)?.take());
+                let what = match before.map(|before| before.what) {
+                    Some(What::Merge(base, mut operands)) => {
+                        operands.push(value);
+                        What::Merge(base, operands)
+                    }
+                    Some(What::Plain(Kind::Delete, _)) => What::Merge(Base::Nothing, vec![value]),
+                    Some(What::Plain(kind, stored)) => {
+                        What::Merge(Base::Plain(kind, stored), vec![value])
+                    }
+                    None if deleted.is_some() => What::Merge(Base::Nothing, vec![value]),
+                    None => What::Merge(Base::Before, vec![value]),
+                };
+                entries.push(Some(Entry {
+                    keyspace,
+                    key,
+                    what,
+                }));
+                continue;
+            }
+        }
+        entries.push(Some(Entry {
+            keyspace,
+            key,
+            what: What::Plain(kind, value),
+        }));
+    }
+    entries
+}
+
 /// Whether a record needs what is below it.
 fn is_open(record: &Record) -> bool {
     let (kind, stored) = record.parts();
     kind == Kind::Merge && Operands::below_of(stored, 1).is_some()
 }
 
-/// What is written for an operand on top of what its key has.
+/// What is written for operands on top of what their key has.
 pub(crate) fn merge<E: SsdEngine>(
     keyspace: &E::Keyspace,
     key: &[u8],
-    (operand, seq): (&[u8], Seq),
+    (operands, seq): (&[&[u8]], Seq),
     older: Older,
-    moment: Moment,
+    now: impl Fn() -> Moment,
 ) -> Result<(Kind, Vec<u8>)> {
     let own = keyspace.own_options();
     let options = own.get();
-    let asked = own.ask(options.merge.as_ref(), key, moment);
-    let (kind, stored) = resolve(asked, operand, seq, older)?;
+    let asked = own.ask_now(options.merge.as_ref(), key, now);
+    let (kind, stored) = resolve(asked, operands, seq, older)?;
     if kind == Kind::Merge && !E::KEEPS_OPERANDS {
         // The operator has failed: it says why once more.
         let operands = Operands::decode(&stored).map_err(malformed_in_memory)?;
-        operands.read(asked)?;
+        let why = MergeError::from("the operator says one thing, and then another");
+        let failed = || MergeOperator::named("").failed(key, &why);
+        return Err(operands.read(asked).err().unwrap_or_else(failed));
     }
     check_limits(key, value_of(kind, &stored))?;
     Ok((kind, stored))

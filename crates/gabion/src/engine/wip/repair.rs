@@ -46,7 +46,7 @@ use crate::bytes::assign;
 use crate::cache::BlockCache;
 use crate::engine::ssd::{Commit, Lifecycle};
 use crate::engine::{Lost, RepairReport};
-use crate::log::{Malformed, Op};
+use crate::log::{Malformed, Op, replay_operations};
 use crate::names::{CURRENT, LOCK, table_name};
 use crate::operands::{Operands, malformed_in_memory};
 use crate::types::{Kind, Seq, hash_key};
@@ -108,7 +108,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
         Some((*id, (Tables::of(&keyspace), keyspace)))
     });
     let targets: BTreeMap<u32, _> = found.collect();
-    let mut merges = Merges::default();
+    let merges = Merges::of_log(disk, tail, &sealed, given_out);
     let replayed = report.replay(disk, tail, &sealed, given_out, |operation| {
         // What a keyspace held that was dropped went with it.
         let Some((tables, keyspace)) = targets.get(&operation.keyspace) else {
@@ -121,13 +121,14 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
             match operation.kind == Kind::DeleteRange && tables.are_newer(&part, operation.seq) {
                 true => delete_older(&engine, keyspace, tables, &part, operation.seq)?,
                 false if operation.kind == Kind::Merge => {
-                    let renumbered = merges.renumbered(&operation, engine.visible() + 1);
-                    let value = renumbered.map_err(malformed_in_memory)?;
-                    let part = Part {
-                        value: &value,
-                        ..part
-                    };
-                    write(&engine, keyspace, operation.kind, &part)?;
+                    if merges.counts(&operation) {
+                        let stored = covering_itself(&operation).map_err(malformed_in_memory)?;
+                        let part = Part {
+                            value: &stored,
+                            ..part
+                        };
+                        write(&engine, keyspace, operation.kind, &part)?;
+                    }
                 }
                 false => write(&engine, keyspace, operation.kind, &part)?,
             }
@@ -143,23 +144,49 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
 /// A key of a keyspace.
 type Place = (u32, Vec<u8>);
 
-/// The merges that were written, by their keys: of each its number, and its new one. A merge covers
-/// others of the log by their numbers.
+/// The merges of a log that no other one covers, by their keys: of each its number, and down to
+/// which it covers its key. What is covered is left out, for a merge that is written anew covers
+/// itself alone: the new store may freeze a MemTable anywhere.
 #[derive(Default)]
 struct Merges(HashMap<Place, Vec<(Seq, Seq)>>);
 
 impl Merges {
-    /// What is stored of a merge that is written anew with the number `new`.
-    fn renumbered(&mut self, merge: &Op<'_>, new: Seq) -> Result<Vec<u8>, Malformed> {
-        let operands = Operands::decode(merge.value)?;
-        let written = self.0.entry((merge.keyspace, merge.key.to_vec()));
-        let written = written.or_default();
-        let below = operands.below(merge.seq).unwrap_or(merge.seq);
-        let covered = written.iter().filter(|(old, _)| *old >= below);
-        let since = covered.map(|(_, new)| *new).min().unwrap_or(new);
-        written.push((merge.seq, new));
-        Ok(operands.from(since).encode())
+    /// Those of a log, as far as it can be read.
+    fn of_log(disk: &Disk, tail: u64, sealed: &BTreeMap<u64, u64>, keyspaces: u32) -> Merges {
+        let mut merges = Merges::default();
+        // What is damaged is told by the replay that follows.
+        let _ = replay_operations(disk, tail, sealed, keyspaces, |_, operation| {
+            if operation.kind == Kind::Merge {
+                merges.note(&operation);
+            }
+            Ok(())
+        });
+        merges
     }
+
+    fn note(&mut self, merge: &Op<'_>) {
+        let below = Operands::below_of(merge.value, merge.seq).unwrap_or(0);
+        let known = self.0.entry((merge.keyspace, merge.key.to_vec()));
+        let known = known.or_default();
+        let is_covered =
+            |(seq, own_below): &(Seq, Seq)| merge.seq < *seq && merge.seq >= *own_below;
+        if known.iter().any(is_covered) {
+            return;
+        }
+        known.retain(|(seq, _)| *seq > merge.seq || *seq < below);
+        known.push((merge.seq, below));
+    }
+
+    /// Whether no other merge covers one of the log.
+    fn counts(&self, merge: &Op<'_>) -> bool {
+        let known = self.0.get(&(merge.keyspace, merge.key.to_vec()));
+        known.is_none_or(|known| known.iter().any(|(seq, _)| *seq == merge.seq))
+    }
+}
+
+/// What is stored of a merge that covers itself alone.
+fn covering_itself(merge: &Op<'_>) -> Result<Vec<u8>, Malformed> {
+    Ok(Operands::decode(merge.value)?.from(0).encode())
 }
 
 fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, part: &Part<'_>) -> Result<()> {
@@ -185,7 +212,8 @@ fn delete_older(
     let upper = part.upper().map_or(Bound::Unbounded, Bound::Excluded);
     let store = Arc::<Wip>::clone(engine);
     let snapshot = engine.begin_snapshot();
-    let mut scan = Scan::new(store, keyspace, snapshot, Bound::Included(part.key), upper);
+    let scan = Scan::new(store, keyspace, snapshot, Bound::Included(part.key), upper);
+    let mut scan = scan.of_keys();
     while scan.advance()? {
         let (key, value): (_, &[u8]) = (scan.key(), &[]);
         if !tables.have_newer_of(key, seq)? {

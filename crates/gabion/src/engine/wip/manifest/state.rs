@@ -164,19 +164,17 @@ impl ManifestState {
         }
     }
 
-    /// Whether anything in the tables of a keyspace expires.
-    pub(crate) fn expires_in(&self, keyspace: u32) -> bool {
-        let mut own = self
-            .buckets
-            .values()
-            .filter(|bucket| bucket.keyspace == keyspace);
-        own.any(|bucket| {
+    /// The keyspaces in whose tables anything expires.
+    pub(crate) fn expiring(&self) -> BTreeSet<u32> {
+        let expires = |bucket: &&BucketState| {
             let mut files = bucket
                 .tables
                 .iter()
                 .filter_map(|table| self.files.get(&table.file));
             files.any(|file| file.meta.expiries.is_some())
-        })
+        };
+        let expiring = self.buckets.values().filter(expires);
+        expiring.map(|bucket| bucket.keyspace).collect()
     }
 
     /// Whether anything in the tables expires.

@@ -43,14 +43,6 @@ impl Wip {
         let Some(newest) = version_at(state, (key, hash), seq, deleted)? else {
             return Ok(None);
         };
-        if newest.kind != Kind::Merge {
-            // A job has made a value of it meanwhile.
-            let record = Record::new(newest.kind, newest.stored);
-            let is_there = !newest.kind.is_tombstone();
-            return Ok(is_there
-                .then_some(record)
-                .and_then(|record| record.at(|| moment)));
-        }
         let mut operands = decode(&newest.stored)?;
         fold_down(state, (key, hash), (newest.seq, deleted), &mut operands)?;
         let options = keyspace.own.get();

@@ -61,6 +61,8 @@ pub(crate) struct Scan {
     back: Option<Merge>,
     /// The front's current pair, where it is what merges amount to.
     merged: Option<Record>,
+    /// Nobody asks for values, so merges are pairs whatever they amount to.
+    keys_only: bool,
     /// I4; none once a pair was found, or what has expired.
     gone: Option<u32>,
     finished: bool,
@@ -130,10 +132,17 @@ impl Scan {
             front_prefix: 0,
             back: None,
             merged: None,
+            keys_only: false,
             gone: None,
             finished,
             store,
         }
+    }
+
+    /// The same, of which nobody asks for values.
+    pub(in crate::engine::wip) fn of_keys(mut self) -> Scan {
+        self.keys_only = true;
+        self
     }
 
     /// Goes to the next pair from the low end; false at the end.
@@ -377,7 +386,7 @@ impl Scan {
             let done = (&mut self.done, &mut self.done_any);
             let dealt = Scan::deal(done, self.point, rival, merge.deletes());
             let dealt = match dealt {
-                Dealt::Merge => {
+                Dealt::Merge if !self.keys_only => {
                     let at = (&self.store, self.keyspace, self.point);
                     settle(at, &self.done, &mut self.merged)?
                 }
@@ -452,7 +461,7 @@ impl Scan {
                 let done = (&mut self.done, &mut self.done_any);
                 let dealt = Scan::deal(done, self.point, entry, merge.deletes());
                 let dealt = match dealt {
-                    Dealt::Merge => {
+                    Dealt::Merge if !self.keys_only => {
                         let at = (&self.store, self.keyspace, self.point);
                         settle(at, &self.done, &mut self.merged)?
                     }

@@ -268,6 +268,7 @@ impl Parts<'_> {
                 .or_default()
                 .push((&bucket.lower, *number));
         }
+        let expiring = state.expiring();
         let mut keyspaces = Vec::new();
         for (id, name) in &state.keyspaces {
             let mut ordered = by_keyspace.remove(id).unwrap_or_default();
@@ -305,7 +306,7 @@ impl Parts<'_> {
                 id: *id,
                 name: name.clone(),
                 router,
-                own: OwnOptions::new(options, state.expires_in(*id)),
+                own: OwnOptions::new(options, expiring.contains(id)),
                 dropped: Dropped::default(),
             }));
         }

@@ -399,7 +399,7 @@ mod tests {
         };
         assert_eq!(refused(8, 7), FooterRefusal::Newer(7));
         assert!(matches!(refused(8, 0), FooterRefusal::Corrupt(_)));
-        assert_eq!(refused(12, 16), FooterRefusal::UnknownFeatures(16));
+        assert_eq!(refused(12, 32), FooterRefusal::UnknownFeatures(32));
         let bits = 1 << 31 | 7;
         assert_eq!(refused(12, bits), FooterRefusal::UnknownFeatures(1 << 31));
     }

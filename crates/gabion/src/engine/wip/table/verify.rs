@@ -100,6 +100,9 @@ impl Seen {
         if !table.filter.may_contain(hash) {
             return Some("the filter denies a key that is there");
         }
+        if cursor.kind() == Kind::Operand {
+            return Some("an entry is an operand as no table has it");
+        }
         if cursor.kind() == Kind::Merge && Operands::decode(cursor.value_bytes()).is_err() {
             return Some("the operands of a merge do not decode");
         }

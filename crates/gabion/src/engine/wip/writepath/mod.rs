@@ -322,13 +322,8 @@ impl Wip {
         operand: &[u8],
     ) -> Result<(Kind, Vec<u8>)> {
         let older = self.older(keyspace, state, key, hash)?;
-        // Where nothing expires, nobody asks for the moment.
-        let moment = match keyspace.own.expires() {
-            true => self.moments.now(),
-            false => 0,
-        };
         // The number is not known yet.
-        merge::<Wip>(keyspace, key, (operand, 0), older, moment)
+        merge::<Wip>(keyspace, key, (&[operand], 0), older, || self.moments.now())
     }
 
     /// Waits until all writes in front of `seq` are published. They are on their way: each of them
