@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion", 3),
     ("gabion-lab", 4),
     ("gabion-peers", 5),
+    ("gabion-server", 5),
     ("gabion-cli", 6),
 ];
 

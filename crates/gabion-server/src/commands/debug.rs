@@ -1,0 +1,77 @@
+//! `DEBUG`: for tests of clients and of the server.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::args::float;
+use crate::command::{ADMIN, ALONE, Command, Group, LOADING, LONG, NOSCRIPT, STALE, command};
+use crate::commands::{container, help};
+use crate::execution::Execution;
+use crate::fault::{Fault, Result};
+
+const OF_DEBUG: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+pub(crate) const COMMANDS: &[Command] = &[command("debug", -2, container).with(SUBCOMMANDS).about(
+    Group::Server,
+    "1.0.0",
+    "Helps tests.",
+)];
+
+const SUBCOMMANDS: &[Command] = &[
+    command("help", 2, show_help).flags(LOADING | STALE).about(
+        Group::Server,
+        "1.0.0",
+        "Tells about the subcommands.",
+    ),
+    command("set-active-expire", 3, set_active_expire)
+        .flags(OF_DEBUG)
+        .about(
+            Group::Server,
+            "1.0.0",
+            "Turns the removal of expired keys on and off.",
+        ),
+    command("sleep", 3, sleep)
+        .flags(OF_DEBUG | ALONE | LONG)
+        .about(
+            Group::Server,
+            "1.0.0",
+            "Keeps all commands waiting for seconds.",
+        ),
+];
+
+fn sleep(execution: &mut Execution<'_>) -> Result<()> {
+    let seconds = float(execution.arg(2)).ok_or(Fault::NOT_A_FLOAT)?;
+    let pause = Duration::try_from_secs_f64(seconds).map_err(|_| Fault::NOT_A_FLOAT)?;
+    std::thread::sleep(pause);
+    execution.reply.ok();
+    Ok(())
+}
+
+fn set_active_expire(execution: &mut Execution<'_>) -> Result<()> {
+    let removes = match execution.arg(2) {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err(Fault::SYNTAX),
+    };
+    // ORDER: Relaxed; a switch for tests.
+    execution
+        .server
+        .removes_expired
+        .store(removes, Ordering::Relaxed);
+    execution.reply.ok();
+    Ok(())
+}
+
+fn show_help(execution: &mut Execution<'_>) -> Result<()> {
+    help(
+        execution,
+        &[
+            "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "SET-ACTIVE-EXPIRE <0|1>",
+            "    Turn the removal of expired keys on and off.",
+            "SLEEP <seconds>",
+            "    Keep all commands waiting.",
+        ],
+    );
+    Ok(())
+}

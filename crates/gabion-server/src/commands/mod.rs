@@ -1,0 +1,37 @@
+//! The commands, a file for each family: a table and its handlers.
+
+pub(crate) mod client;
+pub(crate) mod config;
+pub(crate) mod connection;
+pub(crate) mod debug;
+pub(crate) mod expires;
+pub(crate) mod expiry;
+pub(crate) mod info;
+pub(crate) mod introspection;
+pub(crate) mod keys;
+pub(crate) mod lcs;
+pub(crate) mod numbers;
+pub(crate) mod object;
+pub(crate) mod pubsub;
+pub(crate) mod scan;
+pub(crate) mod server;
+pub(crate) mod string;
+pub(crate) mod transactions;
+
+use crate::execution::Execution;
+use crate::fault::Result;
+
+/// Writes lines of help, as subcommands `HELP` answer.
+fn help(execution: &mut Execution<'_>, lines: &[&str]) {
+    execution.reply.array(lines.len() + 2);
+    for line in lines {
+        execution.reply.simple(line);
+    }
+    execution.reply.simple("HELP");
+    execution.reply.simple("    Print this help.");
+}
+
+/// The handler of a command that is nothing without a subcommand.
+fn container(execution: &mut Execution<'_>) -> Result<()> {
+    Err(execution.wrong_arguments())
+}

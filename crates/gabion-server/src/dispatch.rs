@@ -1,0 +1,266 @@
+//! From arguments to an effect and a reply.
+//!
+//! # Steps
+//! 1. Find the command, and check what can be checked without its keys: arity, password, the state
+//!    of the connection.
+//! 2. Between `MULTI` and `EXEC`, queue it.
+//! 3. Take its locks: of its keys, shared or alone; or the gate alone.
+//! 4. Run the handler, which reads the store and gathers writes.
+//! 5. Commit them as a whole. Here the command takes effect.
+//! 6. Tell watchers, then let go of the locks, then publish events.
+//!
+//! An error in 4 or 5 discards the writes and becomes the reply.
+
+use std::sync::Arc;
+
+use crate::args::Args;
+use crate::clients::now_ms;
+use crate::command::{
+    ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, ONE_READ, READONLY, UNQUEUED, WRITE,
+};
+use crate::execution::{Execution, wrong_arguments};
+use crate::fault::{Fault, Result};
+use crate::locks::{Held, Hold};
+use crate::resp::reply::Reply;
+use crate::server::{Server, count};
+use crate::session::{Session, Wants};
+use crate::store::work::{Way, Work};
+
+/// Commands that a subscribed client may send in RESP2.
+const OF_SUBSCRIBERS: [&str; 9] = [
+    "subscribe",
+    "unsubscribe",
+    "psubscribe",
+    "punsubscribe",
+    "ssubscribe",
+    "sunsubscribe",
+    "ping",
+    "quit",
+    "reset",
+];
+
+/// Runs a request, and writes its reply.
+pub(crate) fn run(
+    server: &Arc<Server>,
+    commands: &'static Commands,
+    session: &mut Session,
+    work: &mut Work,
+    reply: &mut Reply,
+    args: Args<'_>,
+) {
+    let mark = reply.out.len();
+    let ran = match admit(commands, session, reply, args) {
+        Err(refused) => {
+            if let Some(multi) = &mut session.multi {
+                multi.is_broken = true;
+            }
+            Err(refused)
+        }
+        Ok(command) if is_queued(session, command) => {
+            if let Some(multi) = &mut session.multi {
+                multi.queue.push(args.to_owned());
+            }
+            reply.simple("QUEUED");
+            Ok(())
+        }
+        Ok(command) => {
+            let execution = Execution {
+                server,
+                commands,
+                command,
+                session,
+                work,
+                reply,
+                args,
+                is_inside: false,
+            };
+            match command.has(LONG) {
+                true => tokio::task::block_in_place(|| execute(execution)),
+                false => execute(execution),
+            }
+        }
+    };
+    if let Err(fault) = ran {
+        reply.out.truncate(mark);
+        count(&server.counts.errors, 1);
+        reply.error(&fault.text());
+    }
+    match session.wants {
+        Wants::All => {}
+        Wants::None => reply.out.truncate(mark),
+        Wants::AllButNext => {
+            reply.out.truncate(mark);
+            session.wants = Wants::AllButThis;
+        }
+        Wants::AllButThis => {
+            reply.out.truncate(mark);
+            session.wants = Wants::All;
+        }
+    }
+}
+
+fn is_queued(session: &Session, command: &Command) -> bool {
+    session.multi.is_some() && !command.has(UNQUEUED)
+}
+
+/// The command that is meant, if it may run.
+fn admit(
+    commands: &'static Commands,
+    session: &Session,
+    reply: &Reply,
+    args: Args<'_>,
+) -> Result<&'static Command> {
+    let command = find(commands, args)?;
+    if !session.is_authenticated && !command.has(NO_AUTH) {
+        return Err(Fault::line("NOAUTH Authentication required."));
+    }
+    if session.is_subscribed() && !reply.is_resp3 && !OF_SUBSCRIBERS.contains(&command.name) {
+        return Err(Fault::new(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+             are allowed in this context",
+            command.name
+        )));
+    }
+    if command.has(NO_MULTI) && session.multi.is_some() {
+        return Err(Fault::line("ERR Command not allowed inside a transaction"));
+    }
+    Ok(command)
+}
+
+/// The command, or subcommand, of a request whose arity fits.
+///
+/// # Errors
+/// What Redis says of a name that it does not know, and of too many or too few arguments.
+pub(crate) fn find(commands: &'static Commands, args: Args<'_>) -> Result<&'static Command> {
+    let command = commands.find(args.at(0)).ok_or_else(|| unknown(args))?;
+    let command = match args.get(1) {
+        Some(name) if !command.subcommands.is_empty() => match command.subcommand(name) {
+            Some(subcommand) => subcommand,
+            None => return Err(unknown_subcommand(command, name)),
+        },
+        _ => command,
+    };
+    match command.takes(args.len()) {
+        true => Ok(command),
+        false => Err(wrong_arguments(command, args)),
+    }
+}
+
+fn unknown(args: Args<'_>) -> Fault {
+    let shown = |bytes: &[u8]| {
+        let bytes = bytes.get(..128).unwrap_or(bytes);
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let mut line = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        shown(args.at(0))
+    );
+    for argument in args.from(1).iter() {
+        if line.len() > 128 {
+            break;
+        }
+        line.push('\'');
+        line.push_str(&shown(argument));
+        line.push_str("' ");
+    }
+    Fault::new(line)
+}
+
+fn unknown_subcommand(command: &Command, name: &[u8]) -> Fault {
+    Fault::new(format!(
+        "ERR unknown subcommand '{}'. Try {} HELP.",
+        String::from_utf8_lossy(name.get(..128).unwrap_or(name)),
+        command.name.to_ascii_uppercase()
+    ))
+}
+
+/// Locks, runs, commits, and tells.
+fn execute(execution: Execution<'_>) -> Result<()> {
+    let Execution {
+        server,
+        commands,
+        command,
+        session,
+        work,
+        reply,
+        args,
+        is_inside,
+    } = execution;
+    work.commands += 1;
+    let held = lock(server, command, args);
+    let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
+        true => Way::Direct,
+        false => Way::Whole,
+    };
+    work.begin(way, now_ms(), server.watch.is_used());
+    let inner = Execution {
+        server,
+        commands,
+        command,
+        session,
+        work: &mut *work,
+        reply,
+        args,
+        is_inside,
+    };
+    let handled = call(inner);
+    if handled.is_err() {
+        work.discard();
+        return handled;
+    }
+    work.commit(server.durability())?;
+    if work.dirty > 0 {
+        count(&server.counts.changes, work.dirty);
+        if let Some(touched) = work.touched.take() {
+            server.tell_watchers(&touched);
+        }
+    }
+    drop(held);
+    for event in work.events.drain(..) {
+        server.publish_event(event.class, event.name, event.database, &event.key);
+    }
+    Ok(())
+}
+
+/// Runs the handler.
+fn call(mut execution: Execution<'_>) -> Result<()> {
+    (execution.command.handler)(&mut execution)
+}
+
+/// Runs a queued command inside of another that holds the gate, and writes its reply or its error.
+pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
+    let mark = outer.reply.out.len();
+    let called = find(outer.commands, args).and_then(|command| {
+        outer.work.commands += 1;
+        call(Execution {
+            server: outer.server,
+            commands: outer.commands,
+            command,
+            session: &mut *outer.session,
+            work: &mut *outer.work,
+            reply: &mut *outer.reply,
+            args,
+            is_inside: true,
+        })
+    });
+    if let Err(fault) = called {
+        outer.reply.out.truncate(mark);
+        count(&outer.server.counts.errors, 1);
+        outer.reply.error(&fault.text());
+    }
+}
+
+fn lock<'s>(server: &'s Server, command: &Command, args: Args<'_>) -> Held<'s> {
+    if command.has(ALONE) {
+        return server.locks.all();
+    }
+    if command.has(ONE_READ) || !command.has(READONLY | WRITE) {
+        return server.locks.none();
+    }
+    let hold = match command.has(WRITE) {
+        true => Hold::Alone,
+        false => Hold::Shared,
+    };
+    let keys = command.key_places(args).map(|place| args.at(place));
+    server.locks.keys(hold, keys)
+}

@@ -1,0 +1,213 @@
+//! Writes replies, in RESP2 or RESP3, straight into the bytes that go out.
+//!
+//! A handler says what it means (a map, a null, a number); the writer knows how the client's
+//! protocol says it. In RESP2 a map is a flat array, a set and a push are arrays, a boolean is an
+//! integer, and a number with a fraction a bulk string.
+
+use bytes::{BufMut, BytesMut};
+
+/// Replies that wait to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    /// What has been written.
+    pub(crate) out: BytesMut,
+    /// Whether the client speaks RESP3.
+    pub(crate) is_resp3: bool,
+}
+
+impl Reply {
+    /// A short line without a newline in it, such as `OK`.
+    pub(crate) fn simple(&mut self, line: &str) {
+        self.out.put_u8(b'+');
+        self.out.put_slice(line.as_bytes());
+        self.crlf();
+    }
+
+    /// `OK`.
+    pub(crate) fn ok(&mut self) {
+        self.out.put_slice(b"+OK\r\n");
+    }
+
+    /// An error: its code and a sentence. Newlines in it become spaces.
+    pub(crate) fn error(&mut self, line: &str) {
+        self.out.put_u8(b'-');
+        let start = self.out.len();
+        self.out.put_slice(line.as_bytes());
+        for byte in &mut self.out[start..] {
+            if matches!(*byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.crlf();
+    }
+
+    /// A whole number.
+    pub(crate) fn integer(&mut self, number: i64) {
+        self.out.put_u8(b':');
+        self.digits(number);
+        self.crlf();
+    }
+
+    /// How many there are of something.
+    pub(crate) fn count(&mut self, count: usize) {
+        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Yes or no, as a number in both protocols.
+    pub(crate) fn flag(&mut self, yes: bool) {
+        self.out.put_slice(if yes { b":1\r\n" } else { b":0\r\n" });
+    }
+
+    /// Any bytes.
+    pub(crate) fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        self.out.reserve(bytes.len() + 32);
+        self.header(b'$', bytes.len());
+        self.out.put_slice(bytes);
+        self.crlf();
+    }
+
+    /// Text for people: in RESP3 marked as such.
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        if !self.is_resp3 {
+            return self.bulk(text);
+        }
+        self.header(b'=', text.len() + 4);
+        self.out.put_slice(b"txt:");
+        self.out.put_slice(text.as_bytes());
+        self.crlf();
+    }
+
+    /// No value.
+    pub(crate) fn null(&mut self) {
+        self.out.put_slice(match self.is_resp3 {
+            true => b"_\r\n",
+            false => b"$-1\r\n",
+        });
+    }
+
+    /// No array, where one could have been.
+    pub(crate) fn null_array(&mut self) {
+        self.out.put_slice(match self.is_resp3 {
+            true => b"_\r\n",
+            false => b"*-1\r\n",
+        });
+    }
+
+    /// Bytes, or no value.
+    pub(crate) fn bulk_or_null(&mut self, bytes: Option<impl AsRef<[u8]>>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// The beginning of an array of `count` replies.
+    pub(crate) fn array(&mut self, count: usize) {
+        self.header(b'*', count);
+    }
+
+    /// The beginning of a map of `count` pairs.
+    pub(crate) fn map(&mut self, count: usize) {
+        match self.is_resp3 {
+            true => self.header(b'%', count),
+            false => self.header(b'*', count * 2),
+        }
+    }
+
+    /// The beginning of a set of `count` replies.
+    pub(crate) fn set(&mut self, count: usize) {
+        self.header(if self.is_resp3 { b'~' } else { b'*' }, count);
+    }
+
+    /// The beginning of a message of `count` replies that nobody asked for.
+    pub(crate) fn push(&mut self, count: usize) {
+        self.header(if self.is_resp3 { b'>' } else { b'*' }, count);
+    }
+
+    fn header(&mut self, mark: u8, count: usize) {
+        self.out.put_u8(mark);
+        self.digits(i64::try_from(count).unwrap_or(i64::MAX));
+        self.crlf();
+    }
+
+    fn digits(&mut self, number: i64) {
+        let mut digits = [0; DIGITS_MAX];
+        self.out.put_slice(decimal(number, &mut digits));
+    }
+
+    fn crlf(&mut self) {
+        self.out.put_slice(b"\r\n");
+    }
+}
+
+/// Bytes of the longest whole number.
+pub(crate) const DIGITS_MAX: usize = 20;
+
+/// Writes a number in decimal at the end of `digits`.
+pub(crate) fn decimal(number: i64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut left = number.unsigned_abs();
+    let mut at = DIGITS_MAX;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(left % 10).unwrap_or_default();
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    &digits[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(is_resp3: bool, write: impl FnOnce(&mut Reply)) -> Vec<u8> {
+        let mut reply = Reply {
+            is_resp3,
+            ..Reply::default()
+        };
+        write(&mut reply);
+        reply.out.to_vec()
+    }
+
+    #[test]
+    fn each_protocol_says_it_its_own_way() {
+        for (write, resp2, resp3) in [
+            ((|reply| reply.null()) as fn(&mut Reply), "$-1\r\n", "_\r\n"),
+            (|reply| reply.null_array(), "*-1\r\n", "_\r\n"),
+            (|reply| reply.map(2), "*4\r\n", "%2\r\n"),
+            (|reply| reply.set(2), "*2\r\n", "~2\r\n"),
+            (|reply| reply.push(3), "*3\r\n", ">3\r\n"),
+            (
+                |reply| reply.verbatim("a"),
+                "$1\r\na\r\n",
+                "=5\r\ntxt:a\r\n",
+            ),
+            (
+                |reply| reply.error("ERR a\nb"),
+                "-ERR a b\r\n",
+                "-ERR a b\r\n",
+            ),
+        ] {
+            assert_eq!(written(false, write), resp2.as_bytes());
+            assert_eq!(written(true, write), resp3.as_bytes());
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_library_writes_them() {
+        for number in [0, 1, -1, 9, 10, i64::MAX, i64::MIN] {
+            let expected = format!(":{number}\r\n");
+            assert_eq!(
+                written(false, |reply| reply.integer(number)),
+                expected.as_bytes()
+            );
+        }
+    }
+}

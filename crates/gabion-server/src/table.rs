@@ -1,0 +1,65 @@
+//! The table of all commands, from the tables of their families.
+
+use std::sync::LazyLock;
+
+use crate::command::{Command, Commands};
+use crate::commands::{
+    client, config, connection, debug, expiry, info, introspection, keys, lcs, numbers, object,
+    pubsub, scan, server, string, transactions,
+};
+
+const FAMILIES: &[&[Command]] = &[
+    client::COMMANDS,
+    config::COMMANDS,
+    connection::COMMANDS,
+    debug::COMMANDS,
+    expiry::COMMANDS,
+    info::COMMANDS,
+    introspection::COMMANDS,
+    keys::COMMANDS,
+    lcs::COMMANDS,
+    numbers::COMMANDS,
+    object::COMMANDS,
+    pubsub::COMMANDS,
+    scan::COMMANDS,
+    server::COMMANDS,
+    string::COMMANDS,
+    transactions::COMMANDS,
+];
+
+static COMMANDS: LazyLock<Commands> = LazyLock::new(|| Commands::new(FAMILIES));
+
+/// All commands.
+pub(crate) fn commands() -> &'static Commands {
+    &COMMANDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Keys, READONLY, WRITE};
+
+    #[test]
+    fn entries_are_complete_and_no_name_is_taken_twice() {
+        let all: Vec<_> = FAMILIES.iter().copied().flatten().collect();
+        assert_eq!(commands().all().len(), all.len());
+        for command in all
+            .iter()
+            .copied()
+            .chain(all.iter().flat_map(|one| one.subcommands))
+        {
+            assert!(command.arity != 0, "{}", command.name);
+            assert!(command.summary.ends_with('.'), "{}", command.name);
+            assert_eq!(command.name, command.name.to_ascii_lowercase());
+            let has_keys = !matches!(command.keys, Keys::None);
+            assert!(
+                !has_keys || command.has(READONLY | WRITE),
+                "{}",
+                command.name
+            );
+        }
+        assert!(commands().find(b"GeT").is_some());
+        assert!(commands().find(b"nothing").is_none());
+        assert!(commands().find(&[b'x'; 100]).is_none());
+    }
+}

@@ -1,0 +1,1 @@
+//! A server on a free port, spoken to by a small client.
