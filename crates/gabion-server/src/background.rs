@@ -8,13 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::clients::now_ms;
-use crate::events::Events;
+use crate::expire;
 use crate::fault::Result;
-use crate::locks::Hold;
-use crate::server::{Server, count};
+use crate::server::Server;
 use crate::store::keys::{expiry_key, split_expiry_key};
 use crate::store::sweep::remove_garbage;
-use crate::store::work::{Room, Way, Work};
+use crate::store::work::Work;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -55,39 +54,8 @@ fn remove_expired(server: &Arc<Server>) -> Result<usize> {
         let (of_index, _) = pair?;
         looked_at += 1;
         if let Some((moment, space, key)) = split_expiry_key(&of_index) {
-            remove_one(server, &mut work, now_ms, (moment, space, key))?;
+            expire::remove(server, &mut work, now_ms, (moment, space, key))?;
         }
     }
     Ok(looked_at)
-}
-
-/// Removes a key if it has expired at that moment, or else its place in the index.
-fn remove_one(
-    server: &Arc<Server>,
-    work: &mut Work,
-    now_ms: u64,
-    (moment, space, key): (u64, u16, &[u8]),
-) -> Result<()> {
-    let held = server.locks.keys(Hold::Alone, std::iter::once(key));
-    work.begin(Way::Direct, now_ms, server.watch.is_used());
-    let is_it = work.expires_at(space, key)? == Some(moment);
-    match is_it {
-        true => {
-            work.remove(space, key)?;
-        }
-        false => work.write(Room::Expiring, &expiry_key(moment, space, key), None)?,
-    }
-    work.commit(gabion::Durability::Buffered)?;
-    if is_it {
-        count(&server.counts.expired, 1);
-        if let Some(touched) = work.touched.take() {
-            server.tell_watchers(&touched);
-        }
-        let database = server.store.database_of(space);
-        drop(held);
-        if let Some(database) = database {
-            server.publish_event(Events::EXPIRED, "expired", database, key);
-        }
-    }
-    Ok(())
 }

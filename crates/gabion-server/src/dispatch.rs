@@ -16,9 +16,11 @@ use std::sync::Arc;
 use crate::args::Args;
 use crate::clients::now_ms;
 use crate::command::{
-    ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, ONE_READ, READONLY, UNQUEUED, WRITE,
+    ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, NOSCRIPT, ONE_READ, PUBSUB,
+    READONLY, UNQUEUED, WRITE,
 };
 use crate::execution::{Execution, wrong_arguments};
+use crate::expire;
 use crate::fault::{Fault, Result};
 use crate::locks::{Held, Hold};
 use crate::resp::reply::Reply;
@@ -61,7 +63,8 @@ pub(crate) fn run(
                 multi.queue.push(args.to_owned());
             }
             reply.simple("QUEUED");
-            Ok(())
+            session.show();
+            Ok(command)
         }
         Ok(command) => {
             let execution = Execution {
@@ -74,18 +77,23 @@ pub(crate) fn run(
                 args,
                 is_inside: false,
             };
-            match command.has(LONG) {
+            let executed = match command.has(LONG) {
                 true => tokio::task::block_in_place(|| execute(execution)),
                 false => execute(execution),
-            }
+            };
+            executed.map(|()| command)
         }
     };
-    if let Err(fault) = ran {
+    if let Err(fault) = &ran {
         reply.out.truncate(mark);
         count(&server.counts.errors, 1);
         reply.error(&fault.text());
     }
+    // Confirmations of subscriptions are messages, which no client turns off.
+    let is_message = ran.is_ok_and(|command| command.has(PUBSUB) && command.has(NOSCRIPT));
     match session.wants {
+        Wants::All | Wants::None if is_message => {}
+        Wants::AllButNext | Wants::AllButThis if is_message => session.wants = Wants::All,
         Wants::All => {}
         Wants::None => reply.out.truncate(mark),
         Wants::AllButNext => {
@@ -187,6 +195,7 @@ fn execute(execution: Execution<'_>) -> Result<()> {
         is_inside,
     } = execution;
     work.commands += 1;
+    *session.client.command.lock() = command.name;
     let held = lock(server, command, args);
     let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
         true => Way::Direct,
@@ -218,6 +227,9 @@ fn execute(execution: Execution<'_>) -> Result<()> {
     drop(held);
     for event in work.events.drain(..) {
         server.publish_event(event.class, event.name, event.database, &event.key);
+    }
+    for (moment, space, key) in std::mem::take(&mut work.expired) {
+        expire::remove(server, work, now_ms(), (moment, space, &key))?;
     }
     Ok(())
 }

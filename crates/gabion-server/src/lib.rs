@@ -52,6 +52,7 @@ mod cursors;
 mod dispatch;
 mod events;
 mod execution;
+mod expire;
 mod fault;
 mod glob;
 mod listen;

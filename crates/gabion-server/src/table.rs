@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    client, config, connection, debug, expiry, info, introspection, keys, lcs, numbers, object,
-    pubsub, scan, server, string, transactions,
+    client, config, connection, debug, expiry, functions, info, introspection, keys, lcs, numbers,
+    object, pubsub, scan, server, string, transactions,
 };
 
 const FAMILIES: &[&[Command]] = &[
@@ -14,6 +14,7 @@ const FAMILIES: &[&[Command]] = &[
     connection::COMMANDS,
     debug::COMMANDS,
     expiry::COMMANDS,
+    functions::COMMANDS,
     info::COMMANDS,
     introspection::COMMANDS,
     keys::COMMANDS,

@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod debug;
 pub(crate) mod expires;
 pub(crate) mod expiry;
+pub(crate) mod functions;
 pub(crate) mod info;
 pub(crate) mod introspection;
 pub(crate) mod keys;

@@ -113,6 +113,8 @@ pub(crate) struct Work {
     changes: Vec<(u16, Change)>,
     /// Databases that were exchanged, to be exchanged back if nothing comes of it.
     swaps: Vec<(usize, usize)>,
+    /// Keys that were looked for after they had expired: the moment, the database, the key.
+    pub(crate) expired: Vec<(u64, u16, Vec<u8>)>,
     /// Events to publish after the commit.
     pub(crate) events: Vec<Event>,
     /// Whether anything was committed since somebody took this mark.
@@ -145,6 +147,7 @@ impl Work {
             changes: Vec::new(),
             swaps: Vec::new(),
             events: Vec::new(),
+            expired: Vec::new(),
             has_committed: false,
             commands: 0,
             hits: 0,
@@ -161,6 +164,7 @@ impl Work {
         self.now_ms = now_ms;
         self.dirty = 0;
         self.events.clear();
+        self.expired.clear();
         self.touched = notes_touched.then(Vec::new);
         self.loaded.found = None;
     }
@@ -171,8 +175,16 @@ impl Work {
     /// As [`Keyspace::get`].
     pub(crate) fn find(&mut self, space: u16, user_key: &[u8]) -> Result<Option<Meta>> {
         let now_ms = self.now_ms;
-        let found = self.load(space, user_key)?;
-        Ok(found.filter(|meta| meta.is_live(now_ms)).cloned())
+        let Some(meta) = self.load(space, user_key)?.cloned() else {
+            return Ok(None);
+        };
+        if meta.is_live(now_ms) {
+            return Ok(Some(meta));
+        }
+        if let Some(moment) = meta.head.expires_ms {
+            self.expired.push((moment, space, user_key.to_vec()));
+        }
+        Ok(None)
     }
 
     /// When the record of a key expires, or has expired.

@@ -1,1 +1,8 @@
-//! A server on a free port, spoken to by a small client.
+//! Servers on free ports and in temporary directories, spoken to by a small client.
+
+mod commands;
+mod connections;
+mod model;
+mod restart;
+mod support;
+mod transactions;
