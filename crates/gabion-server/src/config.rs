@@ -4,8 +4,8 @@
 //! at the start. What commands ask for often is kept beside it as a number ([`Settings`]).
 //!
 //! Redis has parameters for forms in memory that this server does not have, such as
-//! `hash-max-listpack-entries`. Clients and tests set them, so they are taken and shown, and nothing
-//! follows from them: [`Effect::None`] marks them.
+//! `hash-max-listpack-entries`. Clients and tests set them, so they are taken and shown, and
+//! nothing follows from them: [`Effect::None`] marks them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

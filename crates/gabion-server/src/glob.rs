@@ -1,5 +1,5 @@
-//! Patterns as `KEYS` and `PSUBSCRIBE` take them: `*`, `?`, `[a-z]`, `[^a]`, and `\` for a byte as it
-//! is.
+//! Patterns as `KEYS` and `PSUBSCRIBE` take them: `*`, `?`, `[a-z]`, `[^a]`, and `\` for a byte as
+//! it is.
 //!
 //! A star that fails goes on with its next byte, and only the last star does: so a match takes at
 //! most the product of the two lengths, whatever the pattern is.

@@ -1,15 +1,16 @@
 //! A server that speaks Redis' protocol, and whose data is a Gabion store.
 //!
 //! Programs that talk to Redis talk to it unchanged. What differs is where the data is: on the
-//! drive, in a store that bounds its memory, and may be many times larger than it. `gabion serve` is
-//! its face; [`serve`] is all that it needs from here.
+//! drive, in a store that bounds its memory, and may be many times larger than it. `gabion serve`
+//! is its face; [`serve`] is all that it needs from here.
 //!
 //! # A request, room by room
 //! 1. **`listen.rs`** accepts a connection, **`connection.rs`** reads what comes. All requests that
 //!    have come run back to back on the connection's task, and their replies leave in one write.
 //! 2. **`resp/parse.rs`** finds the arguments in the buffer without a copy.
-//! 3. **`dispatch.rs`** finds the command in the table (**`command.rs`**, **`table.rs`**), checks it,
-//!    queues it between `MULTI` and `EXEC`, takes its locks (**`locks.rs`**), and calls its handler.
+//! 3. **`dispatch.rs`** finds the command in the table (**`command.rs`**, **`table.rs`**), checks
+//!    it, queues it between `MULTI` and `EXEC`, takes its locks (**`locks.rs`**), and calls its
+//!    handler.
 //! 4. The handler, in a file of its family below **`commands/`**, is given an
 //!    **`execution.rs`**: arguments, reply, and the work on the store (**`store/work.rs`**).
 //! 5. The work commits as a whole: one put, one batch, or one transaction. That is the moment at
@@ -32,8 +33,9 @@
 //!
 //! # A new command
 //! An entry in the table of its family, and a handler: `fn(&mut Execution) -> Result<()>`. It reads
-//! its arguments by `arg`, its keys by `find`, checks everything, then writes by `put` and `remove`,
-//! says what happened by `notify`, and replies by `reply`. Flags say how it is locked: `WRITE` alone,
+//! its arguments by `arg`, its keys by `find`, checks everything, then writes by `put` and
+//! `remove`, says what happened by `notify`, and replies by `reply`. Flags say how it is locked:
+//! `WRITE` alone,
 //! `READONLY` shared, `ALONE` against everybody; `DIRECT` for a command with one key that reads all
 //! before it writes, which is the fast way; `ONE_READ` for a command that reads once and needs no
 //! lock.

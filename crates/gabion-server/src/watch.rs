@@ -1,8 +1,8 @@
 //! Versions of the keys that somebody watches.
 //!
-//! As long as nobody watches, nothing is counted: a command asks [`Watch::is_used`], under the locks
-//! of its keys, and notes what it touches only then. A key enters the table when the first client
-//! watches it, under the key's lock, and leaves with the last.
+//! As long as nobody watches, nothing is counted: a command asks [`Watch::is_used`], under the
+//! locks of its keys, and notes what it touches only then. A key enters the table when the first
+//! client watches it, under the key's lock, and leaves with the last.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

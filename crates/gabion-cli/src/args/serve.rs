@@ -41,7 +41,12 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) requirepass: Option<String>,
     /// How many databases clients can select.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=4096),
+    )]
     pub(crate) databases: u16,
     /// When a write is safe from a power loss: `always` before its reply, `everysec` within a
     /// second, `no` when the system likes.

@@ -1,7 +1,7 @@
 //! `LCS`: the longest common subsequence of two strings.
 //!
-//! The usual table of lengths, row by row: `(a + 1) * (b + 1)` cells of four bytes, which is bounded
-//! as Redis bounds it, and the way back through it.
+//! The usual table of lengths, row by row: `(a + 1) * (b + 1)` cells of four bytes, which is
+//! bounded as Redis bounds it, and the way back through it.
 
 use crate::command::{Command, Group, READONLY, command, parse_integer};
 use crate::execution::Execution;

@@ -1,7 +1,7 @@
 //! `MULTI`, `EXEC`, and what belongs to them.
 //!
-//! The commands of an `EXEC` run behind the gate, at one moment, on one transaction of the store: so
-//! nobody sees a part of them, and a crash leaves all or nothing.
+//! The commands of an `EXEC` run behind the gate, at one moment, on one transaction of the store:
+//! so nobody sees a part of them, and a crash leaves all or nothing.
 
 use crate::command::{
     ALONE, Command, FAST, Group, LOADING, NOSCRIPT, READONLY, STALE, UNQUEUED, command,
