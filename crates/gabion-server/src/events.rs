@@ -42,7 +42,7 @@ impl Events {
     const MISSED: Events = Events(1 << 11);
     const MODULE: Events = Events(1 << 13);
     /// Keys that were not there before.
-    const NEW: Events = Events(1 << 14);
+    pub(crate) const NEW: Events = Events(1 << 14);
 
     /// What `A` stands for.
     const ALL: Events = Events(

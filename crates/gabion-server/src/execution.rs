@@ -76,7 +76,10 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// As there.
     pub(crate) fn put(&mut self, key: &[u8], head: Head, body: &[&[u8]]) -> Result<()> {
-        self.work.put(self.space(), key, head, body)
+        if !self.work.put(self.space(), key, head, body)? {
+            self.notify(Events::NEW, "new", key);
+        }
+        Ok(())
     }
 
     /// Removes a key; false if it was not there.

@@ -197,7 +197,8 @@ impl Work {
     }
 
     /// Gives a key a record; the body comes in pieces. What the key was before is gone, and its
-    /// elements too, unless the new record has the same number of them.
+    /// elements too, unless the new record has the same number of them. Returns whether the key was
+    /// there.
     ///
     /// # Errors
     /// For too long a key or value, and as [`Keyspace::get`].
@@ -207,13 +208,16 @@ impl Work {
         user_key: &[u8],
         head: Head,
         body: &[&[u8]],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if user_key.len() > KEY_BYTES_MAX {
             return Err(Fault::line(
                 "ERR the key is too long: this server takes keys up to 65,525 bytes",
             ));
         }
-        let old = self.load(space, user_key)?.map(|meta| meta.head);
+        let now_ms = self.now_ms;
+        let old = self.load(space, user_key)?;
+        let was_there = old.is_some_and(|old| old.is_live(now_ms));
+        let old = old.map(|old| old.head);
         let mut record = std::mem::take(&mut self.record);
         record.clear();
         head.encode(&mut record);
@@ -231,7 +235,8 @@ impl Work {
             keys: i64::from(old.is_none()),
             expiring: i64::from(head.expires_ms.is_some()),
         };
-        self.replaced(space, user_key, old, Some(head), change)
+        self.replaced(space, user_key, old, Some(head), change)?;
+        Ok(was_there)
     }
 
     /// Removes a key with all that it has; false if it was not there.
