@@ -43,6 +43,9 @@ const OUT_BYTES: usize = 64 << 10;
 const IN_BYTES: usize = 4 << 10;
 const IN_BYTES_MAX: usize = 64 << 10;
 
+/// The longest request, with all its arguments, as Redis has it: 1 GiB.
+const REQUEST_BYTES_MAX: usize = 1 << 30;
+
 /// A round of commands that takes longer shows that the store holds writers back.
 const SLOW: Duration = Duration::from_millis(5);
 
@@ -97,7 +100,6 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     };
     // A client that goes away in the middle is no failure of the server.
     let _ = connection.run().await;
-    connection.end();
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -245,6 +247,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Waits for bytes, for mail, or for the end; false at the end.
     async fn read(&mut self, missing: usize) -> io::Result<bool> {
+        if self.input.len() > REQUEST_BYTES_MAX {
+            return Ok(false);
+        }
         // A long argument gets its room as it comes, whatever length it states.
         let room = missing
             .min(self.input.len().max(IN_BYTES_MAX))
@@ -275,9 +280,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-impl<S> Connection<S> {
-    /// Leaves nothing behind.
-    fn end(&mut self) {
+/// Leaves nothing behind, however the connection has ended.
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
         let id = self.session.client.id;
         self.server
             .watch

@@ -162,8 +162,17 @@ impl Sizes {
         }
     }
 
-    /// Notes the counts down.
+    /// Whether all counts are known.
+    fn are_known(&self) -> bool {
+        let is_known = |space: &Mutex<Space>| space.lock().counted.is_some();
+        self.shared.spaces.iter().all(is_known)
+    }
+
+    /// Notes the counts down, unless they are still being found out: then the next open counts.
     pub(crate) fn save(&self, settings: &Keyspace) -> Result<()> {
+        if !self.are_known() {
+            return Ok(());
+        }
         let mut note = Vec::new();
         for space in 0..self.shared.spaces.len() {
             let size = self.of(u16::try_from(space).unwrap_or(u16::MAX));
