@@ -68,6 +68,17 @@ pub(crate) struct OwnedArgs {
 }
 
 impl OwnedArgs {
+    /// Of arguments that are apart.
+    pub(crate) fn of(arguments: &[Vec<u8>]) -> OwnedArgs {
+        let mut owned = OwnedArgs::default();
+        for argument in arguments {
+            let start = owned.bytes.len();
+            owned.bytes.extend_from_slice(argument);
+            owned.spans.push(start..owned.bytes.len());
+        }
+        owned
+    }
+
     /// To read.
     pub(crate) fn borrow(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.spans)

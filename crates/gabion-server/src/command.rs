@@ -42,6 +42,9 @@ pub(crate) const MOVABLE_KEYS: u32 = 1 << 11;
 /// Inside of `MULTI` it runs at once.
 pub(crate) const UNQUEUED: u32 = 1 << 12;
 
+/// It runs while a script has been running for long, so it takes no locks.
+pub(crate) const ALLOW_BUSY: u32 = 1 << 13;
+
 /// It reads all that it needs before it writes: [`Way::Direct`](crate::store::work::Way). Not
 /// shown to clients, as those that follow.
 pub(crate) const DIRECT: u32 = 1 << 24;
@@ -66,6 +69,7 @@ const FLAG_NAMES: &[(u32, &str)] = &[
     (NO_AUTH, "no_auth"),
     (NO_MULTI, "no_multi"),
     (MOVABLE_KEYS, "movablekeys"),
+    (ALLOW_BUSY, "allow_busy"),
 ];
 
 /// Families, as `COMMAND DOCS` and the categories of ACL name them.
@@ -75,6 +79,12 @@ pub(crate) enum Group {
     Generic,
     /// Strings.
     String,
+    /// Bits of strings.
+    Bitmap,
+    /// Sketches in strings.
+    HyperLogLog,
+    /// Scripts and functions.
+    Scripting,
     /// Channels.
     PubSub,
     /// `MULTI` and what belongs to it.
@@ -91,6 +101,9 @@ impl Group {
         match self {
             Group::Generic => "generic",
             Group::String => "string",
+            Group::Bitmap => "bitmap",
+            Group::HyperLogLog => "hyperloglog",
+            Group::Scripting => "scripting",
             Group::PubSub => "pubsub",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
@@ -103,6 +116,9 @@ impl Group {
         match self {
             Group::Generic => Some("@keyspace"),
             Group::String => Some("@string"),
+            Group::Bitmap => Some("@bitmap"),
+            Group::HyperLogLog => Some("@hyperloglog"),
+            Group::Scripting => Some("@scripting"),
             Group::PubSub => Some("@pubsub"),
             Group::Transactions => Some("@transaction"),
             Group::Connection => Some("@connection"),
@@ -118,6 +134,8 @@ pub(crate) enum Keys {
     None,
     /// From the first to the last, which counts from the end if it is negative, by steps.
     Range(usize, i32, usize),
+    /// Behind the argument that says how many there are.
+    Counted(usize),
 }
 
 /// A command, or a subcommand.
@@ -168,6 +186,12 @@ impl Command {
     /// With keys from `first` to `last`.
     pub(crate) const fn keys(mut self, first: usize, last: i32, step: usize) -> Command {
         self.keys = Keys::Range(first, last, step);
+        self
+    }
+
+    /// With keys behind the argument at `place`, which is their number.
+    pub(crate) const fn counted_keys(mut self, place: usize) -> Command {
+        self.keys = Keys::Counted(place);
         self
     }
 
@@ -223,6 +247,14 @@ impl Command {
                     }
                 };
                 (first, behind_last.min(args.len()), step)
+            }
+            Keys::Counted(place) => {
+                let count = args.get(place).and_then(integer);
+                let count = count.and_then(|count| usize::try_from(count).ok());
+                let end = (place + 1).saturating_add(count.unwrap_or_default());
+                // A number that does not fit is an error of the command, which then has no keys.
+                let end = if end <= args.len() { end } else { 0 };
+                (place + 1, end, 1)
             }
         };
         (first..end).step_by(step)

@@ -146,6 +146,9 @@ const PARAMETERS: &[Parameter] = &[
     parameter("bind", Form::Text, Effect::Fixed, ""),
     parameter("databases", COUNT, Effect::Fixed, "16"),
     parameter("dir", Form::Text, Effect::Fixed, ""),
+    parameter("busy-reply-threshold", COUNT, Effect::Live, "5000"),
+    parameter("lua-time-limit", COUNT, Effect::Live, "5000"),
+    parameter("hll-sparse-max-bytes", COUNT, Effect::Live, "3000"),
     parameter(
         "maxclients",
         Form::Number(1, 1 << 32),
@@ -190,7 +193,6 @@ const PARAMETERS: &[Parameter] = &[
     parameter("hash-max-listpack-value", COUNT, Effect::None, "64"),
     parameter("hash-max-ziplist-entries", COUNT, Effect::None, "512"),
     parameter("hash-max-ziplist-value", COUNT, Effect::None, "64"),
-    parameter("hll-sparse-max-bytes", COUNT, Effect::None, "3000"),
     parameter("hz", COUNT, Effect::None, "10"),
     parameter("latency-monitor-threshold", COUNT, Effect::None, "0"),
     parameter("lazyfree-lazy-expire", Form::YesNo, Effect::None, "yes"),
@@ -202,7 +204,6 @@ const PARAMETERS: &[Parameter] = &[
     parameter("list-compress-depth", COUNT, Effect::None, "0"),
     parameter("list-max-listpack-size", SIGNED, Effect::None, "-2"),
     parameter("list-max-ziplist-size", SIGNED, Effect::None, "-2"),
-    parameter("lua-time-limit", COUNT, Effect::None, "5000"),
     parameter("maxmemory-samples", COUNT, Effect::None, "5"),
     parameter("min-replicas-to-write", COUNT, Effect::None, "0"),
     parameter("rdb-key-save-delay", SIGNED, Effect::None, "0"),
@@ -231,6 +232,7 @@ pub(crate) struct Settings {
     timeout_seconds: AtomicU64,
     bulk_bytes_max: AtomicU64,
     keepalive_seconds: AtomicU64,
+    busy_ms: AtomicU64,
 }
 
 impl Settings {
@@ -271,6 +273,7 @@ impl Settings {
             timeout_seconds: AtomicU64::new(0),
             bulk_bytes_max: AtomicU64::new(0),
             keepalive_seconds: AtomicU64::new(0),
+            busy_ms: AtomicU64::new(0),
         };
         settings.apply();
         settings
@@ -295,6 +298,7 @@ impl Settings {
             (&self.timeout_seconds, number("timeout")),
             (&self.bulk_bytes_max, number("proto-max-bulk-len")),
             (&self.keepalive_seconds, number("tcp-keepalive")),
+            (&self.busy_ms, number("busy-reply-threshold")),
         ] {
             // ORDER: Relaxed, as above.
             place.store(value.unwrap_or_default(), Ordering::Relaxed);
@@ -336,6 +340,12 @@ impl Settings {
                 return Err(failed(name, "can't set immutable config"));
             }
             let value = normal(parameter.form, value).map_err(|why| failed(name, &why))?;
+            // One parameter with two names.
+            match parameter.name {
+                "lua-time-limit" => checked.push(("busy-reply-threshold", value.clone())),
+                "busy-reply-threshold" => checked.push(("lua-time-limit", value.clone())),
+                _ => {}
+            }
             checked.push((parameter.name, value));
         }
         self.values.write().extend(checked);
@@ -377,6 +387,12 @@ impl Settings {
         // ORDER: Relaxed, as in `apply`.
         let bytes = self.bulk_bytes_max.load(Ordering::Relaxed);
         usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Milliseconds after which other clients are told that a script runs.
+    pub(crate) fn busy_ms(&self) -> u64 {
+        // ORDER: Relaxed, as in `apply`.
+        self.busy_ms.load(Ordering::Relaxed)
     }
 
     /// Seconds of silence after which a connection is probed; 0 for never.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use crate::args::Args;
 use crate::clients::now_ms;
 use crate::command::{
-    ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, NOSCRIPT, ONE_READ, PUBSUB,
-    READONLY, UNQUEUED, WRITE,
+    ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, NOSCRIPT, ONE_READ,
+    PUBSUB, READONLY, UNQUEUED, WRITE,
 };
 use crate::execution::{Execution, wrong_arguments};
 use crate::expire;
@@ -196,7 +196,7 @@ fn execute(execution: Execution<'_>) -> Result<()> {
     } = execution;
     work.commands += 1;
     *session.client.command.lock() = command.name;
-    let held = lock(server, command, args);
+    let held = lock(server, command, args)?;
     let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
         true => Way::Direct,
         false => Way::Whole,
@@ -265,17 +265,81 @@ pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
     }
 }
 
-fn lock<'s>(server: &'s Server, command: &Command, args: Args<'_>) -> Held<'s> {
+/// Runs a command of a script, which holds the gate, and writes its reply or its error.
+pub(crate) fn call_in_script(
+    outer: &mut Execution<'_>,
+    reply: &mut Reply,
+    args: Args<'_>,
+    is_readonly: bool,
+) {
+    let called = of_script(outer, args, is_readonly).and_then(|command| {
+        outer.work.commands += 1;
+        if command.has(WRITE) {
+            outer.server.scripts.running.writes();
+        }
+        call(Execution {
+            server: outer.server,
+            commands: outer.commands,
+            command,
+            session: &mut *outer.session,
+            work: &mut *outer.work,
+            reply: &mut *reply,
+            args,
+            is_inside: true,
+        })
+    });
+    if let Err(fault) = called {
+        reply.out.clear();
+        reply.error(&fault.text());
+    }
+}
+
+/// The command that a script means, if scripts may call it.
+fn of_script(outer: &Execution<'_>, args: Args<'_>, is_readonly: bool) -> Result<&'static Command> {
+    let command = find(outer.commands, args).map_err(|fault| {
+        match fault.text().contains("wrong number of arguments") {
+            true => Fault::line("ERR Wrong number of args calling Redis command from script"),
+            false => Fault::line("ERR Unknown Redis command called from script"),
+        }
+    })?;
+    if command.has(NOSCRIPT) {
+        return Err(Fault::line(
+            "ERR This Redis command is not allowed from script",
+        ));
+    }
+    if is_readonly && command.has(WRITE) {
+        return Err(Fault::line(
+            "ERR Write commands are not allowed from read-only scripts.",
+        ));
+    }
+    Ok(command)
+}
+
+/// Takes the locks of a command.
+///
+/// # Errors
+/// `BUSY`, if a script has kept them for long.
+fn lock<'s>(server: &'s Server, command: &Command, args: Args<'_>) -> Result<Held<'s>> {
+    if command.has(ALLOW_BUSY) {
+        return Ok(server.locks.nothing());
+    }
+    let busy = || {
+        let threshold_ms = server.settings.busy_ms();
+        match server.scripts.running.busy(threshold_ms) {
+            Some(line) => Err(Fault::line(line)),
+            None => Ok(()),
+        }
+    };
     if command.has(ALONE) {
-        return server.locks.all();
+        return server.locks.all(busy);
     }
     if command.has(ONE_READ) || !command.has(READONLY | WRITE) {
-        return server.locks.none();
+        return server.locks.none(busy);
     }
     let hold = match command.has(WRITE) {
         true => Hold::Alone,
         false => Hold::Shared,
     };
     let keys = command.key_places(args).map(|place| args.at(place));
-    server.locks.keys(hold, keys)
+    server.locks.keys(hold, keys, busy)
 }

@@ -26,7 +26,9 @@ pub(crate) fn remove(
         // The clock was set back; it is due later.
         return Ok(());
     }
-    let held = server.locks.keys(Hold::Alone, std::iter::once(key));
+    let held = server
+        .locks
+        .keys(Hold::Alone, std::iter::once(key), || Ok(()))?;
     work.begin(Way::Direct, now_ms, false);
     let is_it = work.expires_at(space, key)? == Some(moment);
     match is_it {

@@ -112,6 +112,7 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
         watch: Default::default(),
         pubsub: Default::default(),
         clients: Clients::default(),
+        scripts: Default::default(),
         cursors: Default::default(),
         counts: Default::default(),
         syncer: Syncer::start(Arc::clone(&store)),
@@ -285,7 +286,7 @@ async fn end(
     let server = Arc::clone(server);
     let closed = tokio::task::spawn_blocking(move || {
         // Commands that still run have their way first; none comes after.
-        let _all = server.locks.all();
+        let _all = server.locks.all(|| Ok(()));
         server.store.close()
     });
     match closed.await {

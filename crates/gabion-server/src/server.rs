@@ -14,6 +14,7 @@ use crate::events::Events;
 use crate::locks::Locks;
 use crate::pubsub::PubSub;
 use crate::resp::reply::{DIGITS_MAX, decimal};
+use crate::script::Scripts;
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::watch::Watch;
@@ -87,6 +88,8 @@ pub(crate) struct Server {
     pub(crate) watch: Watch,
     /// Who listens to what.
     pub(crate) pubsub: PubSub,
+    /// Scripts and functions.
+    pub(crate) scripts: Scripts,
     /// Who is connected.
     pub(crate) clients: Clients,
     /// Places of scans.
@@ -114,6 +117,7 @@ pub(crate) struct Server {
 impl Server {
     /// Asks the server to end.
     pub(crate) fn stop(&self) {
+        self.scripts.running.stop();
         // ORDER: Release, with the Acquire of `is_stopping`.
         self.is_stopping.store(true, Ordering::Release);
         self.stop.notify_one();

@@ -4,17 +4,20 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    client, config, connection, debug, expiry, functions, info, introspection, keys, lcs, numbers,
-    object, pubsub, scan, server, string, transactions,
+    bitfield, bits, client, config, connection, debug, expiry, functions, hyperloglog, info,
+    introspection, keys, lcs, numbers, object, pubsub, scan, scripts, server, string, transactions,
 };
 
 const FAMILIES: &[&[Command]] = &[
+    bitfield::COMMANDS,
+    bits::COMMANDS,
     client::COMMANDS,
     config::COMMANDS,
     connection::COMMANDS,
     debug::COMMANDS,
     expiry::COMMANDS,
     functions::COMMANDS,
+    hyperloglog::COMMANDS,
     info::COMMANDS,
     introspection::COMMANDS,
     keys::COMMANDS,
@@ -23,6 +26,7 @@ const FAMILIES: &[&[Command]] = &[
     object::COMMANDS,
     pubsub::COMMANDS,
     scan::COMMANDS,
+    scripts::COMMANDS,
     server::COMMANDS,
     string::COMMANDS,
     transactions::COMMANDS,
@@ -52,7 +56,7 @@ mod tests {
             assert!(command.arity != 0, "{}", command.name);
             assert!(command.summary.ends_with('.'), "{}", command.name);
             assert_eq!(command.name, command.name.to_ascii_lowercase());
-            let has_keys = !matches!(command.keys, Keys::None);
+            let has_keys = matches!(command.keys, Keys::Range(..));
             assert!(
                 !has_keys || command.has(READONLY | WRITE),
                 "{}",

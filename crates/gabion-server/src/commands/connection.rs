@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::command::{Command, FAST, Group, LOADING, NO_AUTH, NOSCRIPT, STALE, UNQUEUED, command};
+use crate::command::{
+    ALLOW_BUSY, Command, FAST, Group, LOADING, NO_AUTH, NOSCRIPT, STALE, UNQUEUED, command,
+};
 use crate::commands::transactions::unwatch_all;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
@@ -12,7 +14,7 @@ const OF_CONNECTION: u32 = LOADING | STALE | FAST;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("auth", -2, auth)
-        .flags(OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
         .about(Group::Connection, "1.0.0", "Says the password."),
     command("echo", 2, echo).flags(OF_CONNECTION).about(
         Group::Connection,
@@ -20,7 +22,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         "Returns its argument.",
     ),
     command("hello", -1, hello)
-        .flags(OF_CONNECTION | NOSCRIPT | NO_AUTH)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH)
         .about(
             Group::Connection,
             "6.0.0",
@@ -32,10 +34,10 @@ pub(crate) const COMMANDS: &[Command] = &[
         "Shows that the server answers.",
     ),
     command("quit", -1, quit)
-        .flags(OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
         .about(Group::Connection, "1.0.0", "Ends the connection."),
     command("reset", 1, reset)
-        .flags(OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
         .about(
             Group::Connection,
             "6.2.0",

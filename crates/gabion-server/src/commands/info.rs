@@ -96,9 +96,13 @@ fn clients(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
 
 fn memory(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
     let memory = execution.server.store.db.stats().memory;
+    let (lua_bytes, scripts) = execution.server.scripts.sizes();
     lines!(
         text,
         "used_memory": memory.bytes,
+        "used_memory_lua": lua_bytes,
+        "used_memory_vm_eval": lua_bytes,
+        "number_of_cached_scripts": scripts,
         "maxmemory": execution.server.settings.text("maxmemory"),
         "maxmemory_policy": "noeviction",
         "mem_fragmentation_ratio": "1.00",

@@ -77,7 +77,7 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
         reply.simple(flag);
     }
     let (first, last, step) = match command.keys {
-        Keys::None => (0, 0, 0),
+        Keys::None | Keys::Counted(_) => (0, 0, 0),
         Keys::Range(first, last, step) => (first, last, step),
     };
     reply.count(first);
@@ -97,8 +97,10 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
 }
 
 fn key_specs(reply: &mut Reply, command: &Command) {
-    let Keys::Range(first, last, step) = command.keys else {
-        return reply.array(0);
+    let (first, last, step) = match command.keys {
+        Keys::None => return reply.array(0),
+        Keys::Range(first, last, step) => (first, last, step),
+        Keys::Counted(place) => return counted_spec(reply, command, place),
     };
     reply.array(1);
     reply.map(3);
@@ -132,6 +134,37 @@ fn key_specs(reply: &mut Reply, command: &Command) {
     reply.count(step);
     reply.bulk("limit");
     reply.integer(0);
+}
+
+/// Keys behind their number.
+fn counted_spec(reply: &mut Reply, command: &Command, place: usize) {
+    reply.array(1);
+    reply.map(3);
+    reply.bulk("flags");
+    let flags = key_flags(command);
+    reply.set(flags.len());
+    for flag in flags {
+        reply.simple(flag);
+    }
+    for (part, kind, numbers) in [
+        ("begin_search", "index", &[("index", place)][..]),
+        (
+            "find_keys",
+            "keynum",
+            &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)],
+        ),
+    ] {
+        reply.bulk(part);
+        reply.map(2);
+        reply.bulk("type");
+        reply.bulk(kind);
+        reply.bulk("spec");
+        reply.map(numbers.len());
+        for (name, number) in numbers {
+            reply.bulk(name);
+            reply.count(*number);
+        }
+    }
 }
 
 fn key_flags(command: &Command) -> &'static [&'static str] {

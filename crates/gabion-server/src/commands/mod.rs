@@ -1,5 +1,7 @@
 //! The commands, a file for each family: a table and its handlers.
 
+pub(crate) mod bitfield;
+pub(crate) mod bits;
 pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod connection;
@@ -7,6 +9,7 @@ pub(crate) mod debug;
 pub(crate) mod expires;
 pub(crate) mod expiry;
 pub(crate) mod functions;
+pub(crate) mod hyperloglog;
 pub(crate) mod info;
 pub(crate) mod introspection;
 pub(crate) mod keys;
@@ -15,6 +18,7 @@ pub(crate) mod numbers;
 pub(crate) mod object;
 pub(crate) mod pubsub;
 pub(crate) mod scan;
+pub(crate) mod scripts;
 pub(crate) mod server;
 pub(crate) mod string;
 pub(crate) mod transactions;

@@ -1,8 +1,8 @@
 //! The server and its databases as a whole.
 
 use crate::command::{
-    ADMIN, ALONE, Command, FAST, Group, LOADING, LONG, NO_MULTI, NOSCRIPT, READONLY, STALE, WRITE,
-    command,
+    ADMIN, ALLOW_BUSY, ALONE, Command, FAST, Group, LOADING, LONG, NO_MULTI, NOSCRIPT, READONLY,
+    STALE, WRITE, command,
 };
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
@@ -41,7 +41,7 @@ pub(crate) const COMMANDS: &[Command] = &[
             "Brings all that was written to the medium.",
         ),
     command("shutdown", -1, shutdown)
-        .flags(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI)
+        .flags(ALLOW_BUSY | ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI)
         .about(Group::Server, "1.0.0", "Ends the server."),
     command("time", 1, time)
         .flags(LOADING | STALE | FAST)
@@ -136,6 +136,13 @@ fn shutdown(execution: &mut Execution<'_>) -> Result<()> {
             b"abort" => return Err(Fault::line("ERR No shutdown in progress.")),
             _ => return Err(Fault::SYNTAX),
         }
+    }
+    let is_nosave = |word: &[u8]| word.eq_ignore_ascii_case(b"nosave");
+    let threshold_ms = execution.server.settings.busy_ms();
+    if let Some(line) = execution.server.scripts.running.busy(threshold_ms)
+        && !execution.args.from(1).iter().any(is_nosave)
+    {
+        return Err(Fault::line(line));
     }
     execution.server.stop();
     execution.session.is_closing = true;

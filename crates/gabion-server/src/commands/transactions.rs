@@ -4,7 +4,7 @@
 //! so nobody sees a part of them, and a crash leaves all or nothing.
 
 use crate::command::{
-    ALONE, Command, FAST, Group, LOADING, NOSCRIPT, READONLY, STALE, UNQUEUED, command,
+    ALLOW_BUSY, ALONE, Command, FAST, Group, LOADING, NOSCRIPT, READONLY, STALE, UNQUEUED, command,
 };
 use crate::dispatch::call_inside;
 use crate::execution::Execution;
@@ -15,7 +15,7 @@ const OF_TRANSACTIONS: u32 = NOSCRIPT | LOADING | STALE | UNQUEUED;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("discard", 1, discard)
-        .flags(OF_TRANSACTIONS | FAST)
+        .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
         .about(Group::Transactions, "2.0.0", "Forgets the queued commands."),
     command("exec", 1, exec)
         .flags(OF_TRANSACTIONS | ALONE)
@@ -25,7 +25,7 @@ pub(crate) const COMMANDS: &[Command] = &[
             "Runs the queued commands as a whole.",
         ),
     command("multi", 1, multi)
-        .flags(OF_TRANSACTIONS | FAST)
+        .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
         .about(Group::Transactions, "1.2.0", "Begins to queue commands."),
     command("unwatch", 1, unwatch)
         .flags(NOSCRIPT | LOADING | STALE | FAST)

@@ -58,6 +58,53 @@ impl Reply {
         self.out.put_slice(if yes { b":1\r\n" } else { b":0\r\n" });
     }
 
+    /// Yes or no: in RESP2 a number.
+    pub(crate) fn boolean(&mut self, yes: bool) {
+        if !self.is_resp3 {
+            return self.flag(yes);
+        }
+        self.out.put_slice(if yes { b"#t\r\n" } else { b"#f\r\n" });
+    }
+
+    /// A number with a fraction, as `text` in RESP2.
+    pub(crate) fn fraction(&mut self, number: f64, text: &str) {
+        if !self.is_resp3 {
+            return self.bulk(text);
+        }
+        self.out.put_u8(b',');
+        self.out.put_slice(match number.is_nan() {
+            true => b"nan",
+            false => text.as_bytes(),
+        });
+        self.crlf();
+    }
+
+    /// A whole number of any length.
+    pub(crate) fn big_number(&mut self, digits: &str) {
+        if !self.is_resp3 {
+            return self.bulk(digits);
+        }
+        self.out.put_u8(b'(');
+        self.out.put_slice(digits.as_bytes());
+        self.crlf();
+    }
+
+    /// Text of a form of three letters; in RESP2 without it.
+    pub(crate) fn verbatim_as(&mut self, form: &[u8], text: &[u8]) {
+        if !self.is_resp3 {
+            return self.bulk(text);
+        }
+        let mut letters = [b' '; 3];
+        for (letter, given) in letters.iter_mut().zip(form) {
+            *letter = *given;
+        }
+        self.header(b'=', text.len() + 4);
+        self.out.put_slice(&letters);
+        self.out.put_u8(b':');
+        self.out.put_slice(text);
+        self.crlf();
+    }
+
     /// Any bytes.
     pub(crate) fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();

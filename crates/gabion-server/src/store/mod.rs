@@ -30,6 +30,8 @@ const FORMAT: &[u8] = b"1";
 const FORMAT_KEY: &str = "format";
 const NUMBERS_KEY: &str = "numbers";
 /// Which database of the store each database is.
+/// What the keys of libraries begin with.
+const LIBRARY_PREFIX: &[u8] = b"library:";
 pub(crate) const SPACES_KEY: &[u8] = b"databases";
 
 /// Numbers that are reserved at a time: as many are lost by a crash.
@@ -147,6 +149,20 @@ impl Store {
         Ok(number)
     }
 
+    /// The names and programs of the libraries of functions.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub(crate) fn libraries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut libraries = Vec::new();
+        for pair in self.settings.prefix(LIBRARY_PREFIX) {
+            let (key, code) = pair?;
+            let name = key.get(LIBRARY_PREFIX.len()..).unwrap_or_default();
+            libraries.push((name.to_vec(), code.to_vec()));
+        }
+        Ok(libraries)
+    }
+
     /// Notes the counts down, and closes the store.
     ///
     /// # Errors
@@ -156,6 +172,11 @@ impl Store {
         self.db.clone().close()?;
         Ok(())
     }
+}
+
+/// The key of a library of functions.
+pub(crate) fn library_key(name: &[u8]) -> Vec<u8> {
+    [LIBRARY_PREFIX, name].concat()
 }
 
 /// Which database of the store each database is, as the last `SWAPDB` has left them.

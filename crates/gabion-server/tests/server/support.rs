@@ -53,6 +53,13 @@ impl Server {
         self.end();
     }
 
+    /// Waits until a server that ends has closed its store.
+    pub(crate) fn join(mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+
     fn end(&mut self) {
         if let Some(thread) = self.thread.take() {
             let mut client = self.connect();
