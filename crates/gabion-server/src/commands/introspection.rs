@@ -79,6 +79,8 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
     let (first, last, step) = match command.keys {
         Keys::None => (0, 0, 0),
         Keys::Range(first, last, step) => (first, last, step),
+        Keys::Counted { first, count } if first == count => (0, 0, 0),
+        Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
     };
     reply.count(first);
     reply.integer(i64::from(last));
