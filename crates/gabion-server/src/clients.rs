@@ -43,6 +43,8 @@ pub(crate) struct Engaged {
     pub(crate) patterns: usize,
     /// Channels of shards.
     pub(crate) shard_channels: usize,
+    /// Whether its command waits for a key.
+    pub(crate) is_blocked: bool,
     /// Commands that wait for `EXEC`; `None` outside.
     pub(crate) queued: Option<usize>,
 }
@@ -136,6 +138,9 @@ impl Client {
         }
         if engaged.queued.is_some() {
             flags.push('x');
+        }
+        if engaged.is_blocked {
+            flags.push('b');
         }
         if self.is_unix {
             flags.push('U');

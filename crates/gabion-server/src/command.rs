@@ -41,9 +41,11 @@ pub(crate) const NO_MULTI: u32 = 1 << 10;
 pub(crate) const MOVABLE_KEYS: u32 = 1 << 11;
 /// Inside of `MULTI` it runs at once.
 pub(crate) const UNQUEUED: u32 = 1 << 12;
+/// It may wait for a key.
+pub(crate) const BLOCKING: u32 = 1 << 13;
 
 /// It runs while a script has been running for long, so it takes no locks.
-pub(crate) const ALLOW_BUSY: u32 = 1 << 13;
+pub(crate) const ALLOW_BUSY: u32 = 1 << 14;
 
 /// It reads all that it needs before it writes: [`Way::Direct`](crate::store::work::Way). Not
 /// shown to clients, as those that follow.
@@ -70,6 +72,7 @@ const FLAG_NAMES: &[(u32, &str)] = &[
     (NO_MULTI, "no_multi"),
     (MOVABLE_KEYS, "movablekeys"),
     (ALLOW_BUSY, "allow_busy"),
+    (BLOCKING, "blocking"),
 ];
 
 /// Families, as `COMMAND DOCS` and the categories of ACL name them.
@@ -85,6 +88,14 @@ pub(crate) enum Group {
     HyperLogLog,
     /// Scripts and functions.
     Scripting,
+    /// Hashes.
+    Hash,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
     /// Channels.
     PubSub,
     /// `MULTI` and what belongs to it.
@@ -104,6 +115,10 @@ impl Group {
             Group::Bitmap => "bitmap",
             Group::HyperLogLog => "hyperloglog",
             Group::Scripting => "scripting",
+            Group::Hash => "hash",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
             Group::PubSub => "pubsub",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
@@ -119,6 +134,10 @@ impl Group {
             Group::Bitmap => Some("@bitmap"),
             Group::HyperLogLog => Some("@hyperloglog"),
             Group::Scripting => Some("@scripting"),
+            Group::Hash => Some("@hash"),
+            Group::List => Some("@list"),
+            Group::Set => Some("@set"),
+            Group::SortedSet => Some("@sortedset"),
             Group::PubSub => Some("@pubsub"),
             Group::Transactions => Some("@transaction"),
             Group::Connection => Some("@connection"),
@@ -134,8 +153,15 @@ pub(crate) enum Keys {
     None,
     /// From the first to the last, which counts from the end if it is negative, by steps.
     Range(usize, i32, usize),
-    /// Behind the argument that says how many there are.
-    Counted(usize),
+    /// As many as the argument at `count` says, behind it; and those before it from `first` on.
+    Counted {
+        /// The first key, `count` itself if there is none before.
+        first: usize,
+        /// Where their number is.
+        count: usize,
+    },
+    /// The first argument, and what follows a word.
+    Stored(&'static str),
 }
 
 /// A command, or a subcommand.
@@ -189,9 +215,17 @@ impl Command {
         self
     }
 
-    /// With keys behind the argument at `place`, which is their number.
-    pub(crate) const fn counted_keys(mut self, place: usize) -> Command {
-        self.keys = Keys::Counted(place);
+    /// With keys of which an argument says how many they are.
+    pub(crate) const fn counted_keys(mut self, first: usize, count: usize) -> Command {
+        self.flags |= MOVABLE_KEYS;
+        self.keys = Keys::Counted { first, count };
+        self
+    }
+
+    /// With a key, and another behind a word.
+    pub(crate) const fn stored_keys(mut self, word: &'static str) -> Command {
+        self.flags |= MOVABLE_KEYS;
+        self.keys = Keys::Stored(word);
         self
     }
 
@@ -236,6 +270,7 @@ impl Command {
 
     /// The places of its keys among the arguments.
     pub(crate) fn key_places(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
+        let mut more = None;
         let (first, end, step) = match self.keys {
             Keys::None => (0, 0, 1),
             Keys::Range(first, last, step) => {
@@ -248,16 +283,21 @@ impl Command {
                 };
                 (first, behind_last.min(args.len()), step)
             }
-            Keys::Counted(place) => {
-                let count = args.get(place).and_then(integer);
-                let count = count.and_then(|count| usize::try_from(count).ok());
-                let end = (place + 1).saturating_add(count.unwrap_or_default());
-                // A number that does not fit is an error of the command, which then has no keys.
-                let end = if end <= args.len() { end } else { 0 };
-                (place + 1, end, 1)
+            Keys::Counted { first, count } => {
+                more = (first < count).then_some(first);
+                let number = args.get(count).and_then(integer).unwrap_or_default();
+                let number = usize::try_from(number).unwrap_or_default();
+                let end = count.saturating_add(1).saturating_add(number);
+                (count + 1, end.min(args.len()), 1)
+            }
+            Keys::Stored(word) => {
+                let is_word = |argument: &[u8]| argument.eq_ignore_ascii_case(word.as_bytes());
+                let place = args.from(2).iter().position(is_word);
+                more = place.map(|place| place + 3).filter(|at| *at < args.len());
+                (1, 2.min(args.len()), 1)
             }
         };
-        (first..end).step_by(step)
+        more.into_iter().chain((first..end).step_by(step))
     }
 
     /// Names of its flags.
@@ -274,6 +314,7 @@ impl Command {
             (READONLY, "@read"),
             (ADMIN, "@admin"),
             (ADMIN, "@dangerous"),
+            (BLOCKING, "@blocking"),
         ] {
             if self.has(flag) {
                 categories.push(category);
@@ -380,5 +421,11 @@ mod tests {
             let found: Vec<_> = command.key_places(args).collect();
             assert_eq!(found, expected);
         }
+        let line = b"c2abstored";
+        let spans = [0..1, 1..2, 2..3, 3..4, 4..9, 9..10];
+        let args = Args::new(line, &spans);
+        let of = |command: Command| command.key_places(args).collect::<Vec<_>>();
+        assert_eq!(of(command("c", -1, nothing).counted_keys(1, 1)), [2, 3]);
+        assert_eq!(of(command("c", -1, nothing).stored_keys("STORE")), [5, 1]);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Redis has parameters for forms in memory that this server does not have, such as
 //! `hash-max-listpack-entries`. Clients and tests set them, so they are taken and shown, and
-//! nothing follows from them: [`Effect::None`] marks them.
+//! nothing follows from them but what `OBJECT ENCODING` answers: [`Effect::None`] marks them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -64,6 +64,9 @@ pub struct Config {
     pub clients_max: u64,
     /// Seconds after which a client that says nothing is disconnected; 0 for never.
     pub timeout_seconds: u64,
+    /// Up to how many bytes a list, a set, a sorted set or a hash is kept in one record with its
+    /// key. A larger one has a record for each element.
+    pub packed_bytes_max: usize,
     /// Threads that run commands; 0 for one more than there are processors, at least 4.
     pub threads: usize,
 }
@@ -82,6 +85,7 @@ impl Config {
             memory_bytes_max: 0,
             clients_max: 10_000,
             timeout_seconds: 0,
+            packed_bytes_max: 512,
             threads: 0,
         }
     }
@@ -346,6 +350,13 @@ impl Settings {
                 "busy-reply-threshold" => checked.push(("lua-time-limit", value.clone())),
                 _ => {}
             }
+            // A limit of forms in memory has an old name and a new one.
+            let twin = match parameter.name.contains("-ziplist-") {
+                true => parameter.name.replace("-ziplist-", "-listpack-"),
+                false => parameter.name.replace("-listpack-", "-ziplist-"),
+            };
+            let twin = PARAMETERS.iter().find(|known| known.name == twin);
+            checked.extend(twin.map(|twin| (twin.name, value.clone())));
             checked.push((parameter.name, value));
         }
         self.values.write().extend(checked);

@@ -62,6 +62,8 @@ enum Round {
     Waits(usize),
     /// There is more, but replies must be written first.
     Full,
+    /// The last command waits for a key.
+    Blocked,
     /// The connection ends.
     Ends,
 }
@@ -115,6 +117,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match round {
                 Round::Ends => return Ok(()),
                 Round::Full => {}
+                Round::Blocked => {
+                    if !self.wait().await? {
+                        return Ok(());
+                    }
+                }
                 Round::Waits(missing) => {
                     if self.session.client.is_killed() || !self.read(missing).await? {
                         return Ok(());
@@ -177,12 +184,62 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.session.is_closing || self.session.client.is_killed() {
                 break Round::Ends;
             }
+            if self.session.wait.is_some() {
+                break Round::Blocked;
+            }
             if self.reply.out.len() >= OUT_BYTES {
                 break Round::Full;
             }
         };
         self.input.advance(start);
         round
+    }
+
+    /// Waits until the command that waits for a key is served, has waited long enough, or the client
+    /// goes; false if it has gone.
+    async fn wait(&mut self) -> io::Result<bool> {
+        let Some(wait) = &self.session.wait else {
+            return Ok(true);
+        };
+        let (waiter, until) = (Arc::clone(&wait.waiter), wait.until);
+        let client = Arc::clone(&self.session.client);
+        loop {
+            if let Some(reply) = waiter.take_reply() {
+                self.reply.out.extend_from_slice(&reply);
+                // Who has served it may not have synced yet.
+                self.work.has_committed = true;
+                self.session.wait = None;
+                self.session.show();
+                return Ok(true);
+            }
+            let end = async move {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let has_room = self.input.len() < IN_BYTES_MAX;
+            self.input.reserve(IN_BYTES);
+            tokio::select! {
+                biased;
+                () = waiter.served.notified() => {}
+                () = client.called() => {
+                    if client.is_killed() {
+                        return Ok(false);
+                    }
+                    client.take_mail(&mut self.reply.out);
+                    self.write().await?;
+                }
+                () = end => {
+                    self.server.blocking.end(&waiter, waiter.in_vain());
+                }
+                read = self.stream.read_buf(&mut self.input), if has_room => {
+                    if read? == 0 {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
     }
 
     /// Adds to the server's counts what the round has done.
@@ -284,6 +341,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let id = self.session.client.id;
+        if let Some(wait) = self.session.wait.take() {
+            self.server.blocking.end(&wait.waiter, BytesMut::new());
+        }
         self.server
             .watch
             .end(std::mem::take(&mut self.session.watched));

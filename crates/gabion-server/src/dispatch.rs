@@ -8,6 +8,7 @@
 //! 4. Run the handler, which reads the store and gathers writes.
 //! 5. Commit them as a whole. Here the command takes effect.
 //! 6. Tell watchers, then let go of the locks, then publish events.
+//! 7. Serve the clients that have waited for the keys (`wake.rs`).
 //!
 //! An error in 4 or 5 discards the writes and becomes the reply.
 
@@ -27,6 +28,8 @@ use crate::resp::reply::Reply;
 use crate::server::{Server, count};
 use crate::session::{Session, Wants};
 use crate::store::work::{Way, Work};
+use crate::wake;
+use crate::watch::SpaceKey;
 
 /// Commands that a subscribed client may send in RESP2.
 const OF_SUBSCRIBERS: [&str; 9] = [
@@ -182,8 +185,37 @@ fn unknown_subcommand(command: &Command, name: &[u8]) -> Fault {
     ))
 }
 
-/// Locks, runs, commits, and tells.
+/// Runs a command, and serves those who have waited for its keys.
 fn execute(execution: Execution<'_>) -> Result<()> {
+    let Execution {
+        server,
+        commands,
+        command,
+        session,
+        work,
+        reply,
+        args,
+        is_inside,
+    } = execution;
+    let inner = Execution {
+        server,
+        commands,
+        command,
+        session,
+        work: &mut *work,
+        reply,
+        args,
+        is_inside,
+    };
+    let touched = perform(inner)?;
+    if !touched.is_empty() && server.blocking.count() > 0 {
+        wake::wake(server, commands, work, touched);
+    }
+    Ok(())
+}
+
+/// Locks, runs, commits, and tells. Returns the keys that were changed, if anybody wants to know.
+pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
     let Execution {
         server,
         commands,
@@ -201,7 +233,8 @@ fn execute(execution: Execution<'_>) -> Result<()> {
         true => Way::Direct,
         false => Way::Whole,
     };
-    work.begin(way, now_ms(), server.watch.is_used());
+    let is_asked_for = server.watch.is_used() || server.blocking.count() > 0;
+    work.begin(way, now_ms(), is_asked_for);
     let inner = Execution {
         server,
         commands,
@@ -215,14 +248,14 @@ fn execute(execution: Execution<'_>) -> Result<()> {
     let handled = call(inner);
     if handled.is_err() {
         work.discard();
-        return handled;
+        return handled.map(|()| Vec::new());
     }
     work.commit(server.durability())?;
+    let mut touched = Vec::new();
     if work.dirty > 0 {
         count(&server.counts.changes, work.dirty);
-        if let Some(touched) = work.touched.take() {
-            server.tell_watchers(&touched);
-        }
+        touched = work.touched.take().unwrap_or_default();
+        server.tell_watchers(&touched);
     }
     drop(held);
     for event in work.events.drain(..) {
@@ -234,7 +267,7 @@ fn execute(execution: Execution<'_>) -> Result<()> {
             work.discard();
         }
     }
-    Ok(())
+    Ok(touched)
 }
 
 /// Runs the handler.

@@ -31,10 +31,14 @@ impl Events {
     pub(crate) const GENERIC: Events = Events(1 << 2);
     /// Strings.
     pub(crate) const STRING: Events = Events(1 << 3);
-    const LIST: Events = Events(1 << 4);
-    const SET: Events = Events(1 << 5);
-    const HASH: Events = Events(1 << 6);
-    const SORTED_SET: Events = Events(1 << 7);
+    /// Lists.
+    pub(crate) const LIST: Events = Events(1 << 4);
+    /// Sets.
+    pub(crate) const SET: Events = Events(1 << 5);
+    /// Hashes.
+    pub(crate) const HASH: Events = Events(1 << 6);
+    /// Sorted sets.
+    pub(crate) const SORTED_SET: Events = Events(1 << 7);
     /// Keys that have expired.
     pub(crate) const EXPIRED: Events = Events(1 << 8);
     const EVICTED: Events = Events(1 << 9);

@@ -1,14 +1,19 @@
 //! A command that runs: what its handler is given.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::args::Args;
+use crate::blocking::{OnTimeout, Wait};
 use crate::command::{Command, Commands};
 use crate::events::Events;
 use crate::fault::{Fault, Result};
 use crate::resp::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
+use crate::store::members::Saved;
 use crate::store::meta::{Head, Meta};
 use crate::store::work::{Event, Work};
 
@@ -80,6 +85,55 @@ impl<'a> Execution<'a> {
             self.notify(Events::NEW, "new", key);
         }
         Ok(())
+    }
+
+    /// Lets the command wait until one of the keys has something for it, or until a time has
+    /// passed; `None` for ever. Inside of `EXEC` it does not wait.
+    pub(crate) fn wait_for(
+        &mut self,
+        keys: &[&[u8]],
+        timeout: Option<Duration>,
+        on_timeout: OnTimeout,
+    ) {
+        if self.is_inside {
+            return match on_timeout {
+                OnTimeout::NullArray => self.reply.null_array(),
+                OnTimeout::Null => self.reply.null(),
+            };
+        }
+        if self.session.is_retry {
+            self.session.still_waits = true;
+            return;
+        }
+        let keys = keys.iter().map(|key| key.to_vec()).collect();
+        let waiter = self.server.blocking.join(
+            Arc::clone(&self.session.client),
+            self.args.to_owned(),
+            (self.session.database, self.reply.is_resp3),
+            (keys, on_timeout),
+        );
+        self.session.wait = Some(Wait {
+            waiter,
+            until: timeout.map(|timeout| Instant::now() + timeout),
+        });
+        self.session.show();
+    }
+
+    /// Publishes that a collection was saved under a key that was not there.
+    pub(crate) fn tell_new(&mut self, saved: Saved, key: &[u8]) {
+        if saved == Saved::New {
+            self.notify(Events::NEW, "new", key);
+        }
+    }
+
+    /// Publishes what happened to a collection that was saved, and that its key is gone if it is.
+    pub(crate) fn tell(&mut self, saved: Saved, class: Events, name: &'static str, key: &[u8]) {
+        if saved != Saved::Same {
+            self.notify(class, name, key);
+        }
+        if saved == Saved::Removed {
+            self.notify(Events::GENERIC, "del", key);
+        }
     }
 
     /// Removes a key; false if it was not there.

@@ -45,6 +45,7 @@
 
 mod args;
 mod background;
+mod blocking;
 mod clients;
 mod command;
 mod commands;
@@ -69,6 +70,7 @@ mod session;
 mod store;
 mod sync;
 mod table;
+mod wake;
 mod watch;
 
 pub use config::{Config, Fsync};

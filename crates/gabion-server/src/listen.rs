@@ -102,7 +102,7 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
                 .map_or(text.clone(), |(_, rest)| rest.to_owned()),
         )
     };
-    let store = Store::open(&config.db, config.databases, config.memory_bytes_max);
+    let store = Store::open(&config);
     let store = Arc::new(store.map_err(failed)?);
     let seed = format!("{} {}", now_ms(), std::process::id());
     let hash = |more: u64| xxhash_rust::xxh3::xxh3_64_with_seed(seed.as_bytes(), more);
@@ -110,6 +110,7 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
         settings: Settings::new(&config),
         locks: Default::default(),
         watch: Default::default(),
+        blocking: Default::default(),
         pubsub: Default::default(),
         clients: Clients::default(),
         scripts: Default::default(),

@@ -24,6 +24,14 @@ pub(crate) fn below(end: u64) -> u64 {
     u64::try_from(product >> u64::BITS).unwrap_or_default()
 }
 
+/// Brings items into an order by chance (Fisher and Yates).
+pub(crate) fn shuffle<T>(items: &mut [T]) {
+    for end in (1..items.len()).rev() {
+        let other = below(end as u64 + 1);
+        items.swap(end, usize::try_from(other).unwrap_or_default());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use gabion::Durability;
 use tokio::sync::Notify;
 
+use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::config::{Config, Fsync, Settings};
 use crate::cursors::Cursors;
@@ -86,6 +87,8 @@ pub(crate) struct Server {
     pub(crate) locks: Locks,
     /// Keys that are watched.
     pub(crate) watch: Watch,
+    /// Who waits for which key.
+    pub(crate) blocking: Blocking,
     /// Who listens to what.
     pub(crate) pubsub: PubSub,
     /// Scripts and functions.

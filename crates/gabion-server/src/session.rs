@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::args::OwnedArgs;
+use crate::blocking::Wait;
 use crate::clients::{Client, Engaged};
 use crate::watch::Watched;
 
@@ -52,6 +53,12 @@ pub(crate) struct Session {
     pub(crate) shard_channels: BTreeSet<Vec<u8>>,
     /// Which replies it wants.
     pub(crate) wants: Wants,
+    /// What its command waits for.
+    pub(crate) wait: Option<Wait>,
+    /// Whether its command has waited, and is run anew by who has changed a key.
+    pub(crate) is_retry: bool,
+    /// Whether such a command has found nothing again.
+    pub(crate) still_waits: bool,
     /// Whether it ends after the reply.
     pub(crate) is_closing: bool,
 }
@@ -69,6 +76,9 @@ impl Session {
             patterns: BTreeSet::new(),
             shard_channels: BTreeSet::new(),
             wants: Wants::All,
+            wait: None,
+            is_retry: false,
+            still_waits: false,
             is_closing: false,
         }
     }
@@ -96,6 +106,7 @@ impl Session {
             channels: self.channels.len(),
             patterns: self.patterns.len(),
             shard_channels: self.shard_channels.len(),
+            is_blocked: self.wait.is_some(),
             queued: self.multi.as_ref().map(|multi| multi.queue.len()),
         };
     }

@@ -4,8 +4,9 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    bitfield, bits, client, config, connection, debug, expiry, functions, hyperloglog, info,
-    introspection, keys, lcs, numbers, object, pubsub, scan, scripts, server, string, transactions,
+    bitfield, bits, client, config, connection, debug, expiry, functions, hash, hash_expiry,
+    hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers, object, pubsub, scan,
+    scripts, server, set, sort, string, transactions, zset, zset_pops, zset_ranges, zset_sets,
 };
 
 const FAMILIES: &[&[Command]] = &[
@@ -18,18 +19,28 @@ const FAMILIES: &[&[Command]] = &[
     expiry::COMMANDS,
     functions::COMMANDS,
     hyperloglog::COMMANDS,
+    hash::COMMANDS,
+    hash_expiry::COMMANDS,
     info::COMMANDS,
     introspection::COMMANDS,
     keys::COMMANDS,
     lcs::COMMANDS,
+    list::COMMANDS,
+    list_moves::COMMANDS,
     numbers::COMMANDS,
     object::COMMANDS,
     pubsub::COMMANDS,
     scan::COMMANDS,
     scripts::COMMANDS,
     server::COMMANDS,
+    set::COMMANDS,
+    sort::COMMANDS,
     string::COMMANDS,
     transactions::COMMANDS,
+    zset::COMMANDS,
+    zset_pops::COMMANDS,
+    zset_ranges::COMMANDS,
+    zset_sets::COMMANDS,
 ];
 
 static COMMANDS: LazyLock<Commands> = LazyLock::new(|| Commands::new(FAMILIES));

@@ -42,6 +42,13 @@ const SUBCOMMANDS: &[Command] = &[
         "6.2.0",
         "Tells about the connection.",
     ),
+    command("unblock", -3, unblock)
+        .flags(OF_CLIENT | ADMIN)
+        .about(
+            Group::Connection,
+            "5.0.0",
+            "Ends the wait of another connection for a key.",
+        ),
     command("kill", -3, kill).flags(OF_CLIENT | ADMIN).about(
         Group::Connection,
         "2.4.0",
@@ -312,6 +319,36 @@ fn tracking(_: &mut Execution<'_>) -> Result<()> {
     Err(Fault::line(
         "ERR keys are not tracked for clients by this server",
     ))
+}
+
+fn unblock(execution: &mut Execution<'_>) -> Result<()> {
+    let args = execution.args;
+    let is_error = match args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"timeout") => false,
+        Some(b"error") => true,
+        Some(_) => {
+            return Err(Fault::line(
+                "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
+            ));
+        }
+    };
+    if args.len() > 4 {
+        return Err(execution.wrong_arguments());
+    }
+    let id = integer(args.at(2)).ok_or(Fault::NOT_AN_INTEGER)?;
+    let waiter = u64::try_from(id)
+        .ok()
+        .and_then(|id| execution.server.blocking.of_client(id));
+    let is_ended = waiter.is_some_and(|waiter| {
+        let mut reply = crate::resp::reply::Reply::default();
+        match is_error {
+            true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            false => reply.out = waiter.in_vain(),
+        }
+        execution.server.blocking.end(&waiter, reply.out)
+    });
+    execution.reply.flag(is_ended);
+    Ok(())
 }
 
 fn show_help(execution: &mut Execution<'_>) -> Result<()> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::args::float;
 use crate::command::{ADMIN, ALONE, Command, Group, LOADING, LONG, NOSCRIPT, STALE, command};
+use crate::commands::object::encoding_of;
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
@@ -22,6 +23,22 @@ const SUBCOMMANDS: &[Command] = &[
         Group::Server,
         "1.0.0",
         "Tells about the subcommands.",
+    ),
+    command("object", -3, object)
+        .flags(OF_DEBUG | crate::command::READONLY)
+        .keys(2, 2, 1)
+        .about(Group::Server, "1.0.0", "Tells how a key is kept."),
+    command("quicklist-packed-threshold", 3, take)
+        .flags(OF_DEBUG)
+        .about(
+            Group::Server,
+            "7.0.0",
+            "Is taken: lists have another form here.",
+        ),
+    command("reload", -2, take).flags(OF_DEBUG).about(
+        Group::Server,
+        "1.0.0",
+        "Is taken: all data is on the drive and read from there.",
     ),
     command("set-active-expire", 3, set_active_expire)
         .flags(OF_DEBUG)
@@ -44,6 +61,22 @@ fn sleep(execution: &mut Execution<'_>) -> Result<()> {
     let pause = Duration::try_from_secs_f64(seconds).map_err(|_| Fault::NOT_A_FLOAT)?;
     std::thread::sleep(pause);
     execution.reply.ok();
+    Ok(())
+}
+
+fn take(execution: &mut Execution<'_>) -> Result<()> {
+    execution.reply.ok();
+    Ok(())
+}
+
+fn object(execution: &mut Execution<'_>) -> Result<()> {
+    let key = execution.arg(2);
+    let meta = execution.find(key)?.ok_or(Fault::NO_SUCH_KEY)?;
+    let encoding = encoding_of(execution, &meta)?;
+    execution.reply.simple(&format!(
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{} lru:0 lru_seconds_idle:0",
+        meta.body().len()
+    ));
     Ok(())
 }
 

@@ -21,11 +21,11 @@ const OF_CALLS: u32 = NOSCRIPT | STALE | ALONE | LONG | MOVABLE_KEYS;
 pub(crate) const COMMANDS: &[Command] = &[
     command("fcall", -3, fcall)
         .flags(OF_CALLS)
-        .counted_keys(2)
+        .counted_keys(2, 2)
         .about(ABOUT, "7.0.0", "Runs a function."),
     command("fcall_ro", -3, fcall)
         .flags(OF_CALLS | READONLY)
-        .counted_keys(2)
+        .counted_keys(2, 2)
         .about(ABOUT, "7.0.0", "Runs a function that writes nothing."),
     command("function", -2, container).with(SUBCOMMANDS).about(
         ABOUT,

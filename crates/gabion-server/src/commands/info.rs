@@ -89,7 +89,7 @@ fn clients(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
         "connected_clients": server.clients.count(),
         "cluster_connections": 0,
         "maxclients": server.settings.clients_max(),
-        "blocked_clients": 0,
+        "blocked_clients": server.blocking.count(),
     );
     Ok(())
 }

@@ -77,8 +77,10 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
         reply.simple(flag);
     }
     let (first, last, step) = match command.keys {
-        Keys::None | Keys::Counted(_) => (0, 0, 0),
+        Keys::None => (0, 0, 0),
         Keys::Range(first, last, step) => (first, last, step),
+        Keys::Counted { first, count } if first == count => (0, 0, 0),
+        Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
     };
     reply.count(first);
     reply.integer(i64::from(last));
@@ -100,7 +102,10 @@ fn key_specs(reply: &mut Reply, command: &Command) {
     let (first, last, step) = match command.keys {
         Keys::None => return reply.array(0),
         Keys::Range(first, last, step) => (first, last, step),
-        Keys::Counted(place) => return counted_spec(reply, command, place),
+        Keys::Counted { first, count } if first == count => {
+            return counted_spec(reply, command, count);
+        }
+        Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
     };
     reply.array(1);
     reply.map(3);

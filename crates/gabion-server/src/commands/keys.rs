@@ -6,6 +6,7 @@ use crate::command::{ALONE, Command, DENYOOM, FAST, Group, ONE_READ, READONLY, W
 use crate::events::Events;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
+use crate::store::hash::schedule_moved;
 use crate::store::keys::{PREFIX_BYTES, after_prefix, prefix};
 use crate::store::meta::{Head, Meta};
 use crate::store::work::Room;
@@ -118,6 +119,7 @@ fn renamenx(execution: &mut Execution<'_>) -> Result<()> {
 fn rename_found(execution: &mut Execution<'_>, from: &[u8], to: &[u8], meta: &Meta) -> Result<()> {
     execution.put(to, meta.head, &[meta.body()])?;
     let space = execution.space();
+    schedule_moved(execution.work, space, to, meta)?;
     execution.work.remove_but(space, from, meta.head.elements)?;
     execution.notify(Events::GENERIC, "rename_from", from);
     execution.notify(Events::GENERIC, "rename_to", to);
@@ -202,6 +204,7 @@ fn copy_to(
         copy_elements(execution, prefix(here, elements), prefix(there, copy))?;
         head.elements = Some(copy);
     }
+    schedule_moved(execution.work, there, to, meta)?;
     execution.work.put(there, to, head, &[meta.body()])?;
     Ok(true)
 }
@@ -247,6 +250,13 @@ fn swapdb(execution: &mut Execution<'_>) -> Result<()> {
     if one != other {
         touch_swapped(execution, one, other)?;
         execution.work.swap(one, other)?;
+        // Who waits for a key of either database looks again.
+        for database in [one, other] {
+            for key in execution.server.blocking.keys_of(database) {
+                let space = execution.server.store.space(database);
+                execution.work.touch(space, &key);
+            }
+        }
     }
     execution.reply.ok();
     Ok(())

@@ -96,7 +96,7 @@ fn incrbyfloat(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// A number with at most 17 digits behind the point, without an exponent.
-fn plain(number: f64) -> String {
+pub(crate) fn plain(number: f64) -> String {
     let shortest = format!("{number}");
     let digits = shortest
         .split_once('.')

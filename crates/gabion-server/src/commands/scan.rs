@@ -84,20 +84,34 @@ fn keys(execution: &mut Execution<'_>) -> Result<()> {
 
 /// The options of a scan.
 #[derive(Debug)]
-struct Options<'a> {
-    pattern: Option<&'a [u8]>,
-    count: usize,
-    kind: Option<Vec<u8>>,
+pub(crate) struct Options<'a> {
+    /// What is returned matches it.
+    pub(crate) pattern: Option<&'a [u8]>,
+    /// About how many are looked at.
+    pub(crate) count: usize,
+    /// The type of keys, in lower case.
+    pub(crate) kind: Option<Vec<u8>>,
+    /// Whether a hash's values are left out.
+    pub(crate) has_no_values: bool,
 }
 
-fn options<'a>(args: Args<'a>) -> Result<Options<'a>> {
+/// The options from an argument on.
+///
+/// # Errors
+/// What Redis says of words that it does not know.
+pub(crate) fn options<'a>(args: Args<'a>, mut at: usize) -> Result<Options<'a>> {
     let mut options = Options {
         pattern: None,
         count: 10,
         kind: None,
+        has_no_values: false,
     };
-    let mut at = 2;
     while let Some(word) = args.get(at) {
+        if word.eq_ignore_ascii_case(b"novalues") {
+            options.has_no_values = true;
+            at += 1;
+            continue;
+        }
         let value = args.get(at + 1).ok_or(Fault::SYNTAX)?;
         match word.to_ascii_lowercase().as_slice() {
             b"match" => options.pattern = Some(value),
@@ -117,7 +131,10 @@ fn options<'a>(args: Args<'a>) -> Result<Options<'a>> {
 }
 
 /// The number of a cursor.
-fn parse_cursor(text: &[u8]) -> Result<u64> {
+///
+/// # Errors
+/// For what is none.
+pub(crate) fn parse_cursor(text: &[u8]) -> Result<u64> {
     std::str::from_utf8(text)
         .ok()
         .filter(|text| text.starts_with(|first: char| first.is_ascii_digit()))
@@ -131,7 +148,11 @@ fn scan(execution: &mut Execution<'_>) -> Result<()> {
         pattern,
         count,
         kind,
-    } = options(execution.args)?;
+        has_no_values,
+    } = options(execution.args, 2)?;
+    if has_no_values {
+        return Err(Fault::SYNTAX);
+    }
     let place = execution.server.cursors.place(cursor);
     let from = match &place {
         Place::Start => Bound::Unbounded,

@@ -16,19 +16,19 @@ const ABOUT: Group = Group::Scripting;
 pub(crate) const COMMANDS: &[Command] = &[
     command("eval", -3, eval)
         .flags(OF_SCRIPTS)
-        .counted_keys(2)
+        .counted_keys(2, 2)
         .about(ABOUT, "2.6.0", "Runs a script."),
     command("eval_ro", -3, eval)
         .flags(OF_SCRIPTS | READONLY)
-        .counted_keys(2)
+        .counted_keys(2, 2)
         .about(ABOUT, "7.0.0", "Runs a script that writes nothing."),
     command("evalsha", -3, evalsha)
         .flags(OF_SCRIPTS)
-        .counted_keys(2)
+        .counted_keys(2, 2)
         .about(ABOUT, "2.6.0", "Runs a script that was loaded."),
     command("evalsha_ro", -3, evalsha)
         .flags(OF_SCRIPTS | READONLY)
-        .counted_keys(2)
+        .counted_keys(2, 2)
         .about(
             ABOUT,
             "7.0.0",

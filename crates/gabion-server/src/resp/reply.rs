@@ -53,6 +53,24 @@ impl Reply {
         self.integer(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// The same of a number that the store has.
+    pub(crate) fn unsigned(&mut self, count: u64) {
+        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// A number with a fraction.
+    pub(crate) fn double(&mut self, number: f64) {
+        let text = double_text(number);
+        match self.is_resp3 {
+            true => {
+                self.out.put_u8(b',');
+                self.out.put_slice(text.as_bytes());
+                self.crlf();
+            }
+            false => self.bulk(text),
+        }
+    }
+
     /// Yes or no, as a number in both protocols.
     pub(crate) fn flag(&mut self, yes: bool) {
         self.out.put_slice(if yes { b":1\r\n" } else { b":0\r\n" });
@@ -188,6 +206,24 @@ impl Reply {
     }
 }
 
+/// A number with a fraction in the fewest digits that stand for it alone, and with an exponent where
+/// it is very large or small.
+pub(crate) fn double_text(number: f64) -> String {
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let size = number.abs();
+    if size != 0.0 && !(1e-4..1e17).contains(&size) {
+        let text = format!("{number:e}");
+        // An exponent has a sign and two digits at least.
+        if let Some((digits, exponent)) = text.split_once('e') {
+            let exponent: i32 = exponent.parse().unwrap_or_default();
+            return format!("{digits}e{exponent:+03}");
+        }
+    }
+    format!("{number}")
+}
+
 /// Bytes of the longest whole number.
 pub(crate) const DIGITS_MAX: usize = 20;
 
@@ -245,6 +281,24 @@ mod tests {
             assert_eq!(written(false, write), resp2.as_bytes());
             assert_eq!(written(true, write), resp3.as_bytes());
         }
+    }
+
+    #[test]
+    fn doubles_are_short() {
+        for (number, text) in [
+            (0.1, "0.1"),
+            (-0.0, "-0"),
+            (3.0, "3"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (-1.5e300, "-1.5e+300"),
+            (1e-5, "1e-05"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(double_text(number), text);
+        }
+        assert_eq!(written(true, |reply| reply.double(1.5)), b",1.5\r\n");
+        assert_eq!(written(false, |reply| reply.double(1.5)), b"$3\r\n1.5\r\n");
     }
 
     #[test]

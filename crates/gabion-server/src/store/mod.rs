@@ -8,19 +8,25 @@
 //! | `garbage` | database, number of a collection that is dead | nothing |
 //! | `server` | a name | settings of the store: the format, numbers given out, counts |
 
+pub(crate) mod elements;
+pub(crate) mod hash;
 pub(crate) mod keys;
+pub(crate) mod list;
+pub(crate) mod members;
 pub(crate) mod meta;
+pub(crate) mod packed;
+pub(crate) mod scored;
 pub(crate) mod sizes;
 pub(crate) mod sweep;
 pub(crate) mod work;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gabion::{Db, Durability, Keyspace, Options};
 use parking_lot::Mutex;
 
+use crate::config::Config;
 use crate::fault::Result;
 use sizes::Sizes;
 
@@ -52,6 +58,8 @@ pub(crate) struct Store {
     pub(crate) garbage: Keyspace,
     /// Settings.
     settings: Keyspace,
+    /// Up to how many bytes a collection is kept in the record of its key.
+    pub(crate) packed_bytes_max: usize,
     /// How many keys each database has.
     pub(crate) sizes: Sizes,
     /// The database, in the store, of each database that clients select.
@@ -65,11 +73,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Options::open`]; and for a store of another format.
-    pub(crate) fn open(path: &Path, databases: u16, memory_bytes_max: u64) -> Result<Store> {
+    pub(crate) fn open(config: &Config) -> Result<Store> {
         let db = Options::default()
             .durability(Durability::Interval(Duration::from_secs(1)))
-            .memory_bytes_max(memory_bytes_max)
-            .open(path)?;
+            .memory_bytes_max(config.memory_bytes_max)
+            .open(&config.db)?;
         let settings = db.keyspace("server")?;
         match settings.get(FORMAT_KEY)? {
             None => settings.put(FORMAT_KEY, FORMAT)?,
@@ -86,14 +94,15 @@ impl Store {
                 .map_or(1, |bytes| u64::from_le_bytes(*bytes)),
             None => 1,
         };
-        let spaces = read_spaces(&settings, databases)?;
+        let spaces = read_spaces(&settings, config.databases)?;
         let keys = db.keyspace("keys")?;
-        let sizes = Sizes::open(&keys, &settings, usize::from(databases))?;
+        let sizes = Sizes::open(&keys, &settings, usize::from(config.databases))?;
         Ok(Store {
             elements: db.keyspace("elements")?,
             expiring: db.keyspace("expiring")?,
             garbage: db.keyspace("garbage")?,
             keys,
+            packed_bytes_max: config.packed_bytes_max,
             settings,
             sizes,
             spaces,

@@ -25,6 +25,7 @@ use gabion::{
 };
 
 use super::keys::{KEY_BYTES_MAX, after_prefix, expiry_key, meta_key, prefix, space_bytes};
+use super::members::Saved;
 use super::meta::{Head, Meta};
 use super::sizes::Size;
 use super::{SPACES_KEY, Store};
@@ -158,6 +159,19 @@ impl Work {
         }
     }
 
+    /// A number that no collection of the store has had.
+    ///
+    /// # Errors
+    /// As [`Store::next_number`].
+    pub(crate) fn next_number(&self) -> Result<u64> {
+        self.store.next_number()
+    }
+
+    /// Up to how many bytes a collection is kept in the record of its key.
+    pub(crate) fn packed_bytes_max(&self) -> usize {
+        self.store.packed_bytes_max
+    }
+
     /// Begins a command.
     pub(crate) fn begin(&mut self, way: Way, now_ms: u64, notes_touched: bool) {
         self.way = way;
@@ -237,6 +251,23 @@ impl Work {
         };
         self.replaced(space, user_key, old, Some(head), change)?;
         Ok(was_there)
+    }
+
+    /// The same for a collection that is saved.
+    ///
+    /// # Errors
+    /// As [`Work::put`].
+    pub(crate) fn put_collection(
+        &mut self,
+        space: u16,
+        user_key: &[u8],
+        head: Head,
+        body: &[&[u8]],
+    ) -> Result<Saved> {
+        Ok(match self.put(space, user_key, head, body)? {
+            true => Saved::Changed,
+            false => Saved::New,
+        })
     }
 
     /// Removes a key with all that it has; false if it was not there.
