@@ -96,6 +96,10 @@ pub(crate) enum Group {
     Set,
     /// Sorted sets.
     SortedSet,
+    /// Streams.
+    Stream,
+    /// Places on the earth in sorted sets.
+    Geo,
     /// Channels.
     PubSub,
     /// `MULTI` and what belongs to it.
@@ -119,6 +123,8 @@ impl Group {
             Group::List => "list",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Stream => "stream",
+            Group::Geo => "geo",
             Group::PubSub => "pubsub",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
@@ -138,6 +144,8 @@ impl Group {
             Group::List => Some("@list"),
             Group::Set => Some("@set"),
             Group::SortedSet => Some("@sortedset"),
+            Group::Stream => Some("@stream"),
+            Group::Geo => Some("@geo"),
             Group::PubSub => Some("@pubsub"),
             Group::Transactions => Some("@transaction"),
             Group::Connection => Some("@connection"),
@@ -160,6 +168,8 @@ pub(crate) enum Keys {
         /// Where their number is.
         count: usize,
     },
+    /// The first half of what follows `STREAMS`.
+    Streams,
     /// The first argument, and what follows a word.
     Stored(&'static str),
 }
@@ -219,6 +229,13 @@ impl Command {
     pub(crate) const fn counted_keys(mut self, first: usize, count: usize) -> Command {
         self.flags |= MOVABLE_KEYS;
         self.keys = Keys::Counted { first, count };
+        self
+    }
+
+    /// With the keys of streams.
+    pub(crate) const fn stream_keys(mut self) -> Command {
+        self.flags |= MOVABLE_KEYS;
+        self.keys = Keys::Streams;
         self
     }
 
@@ -289,6 +306,16 @@ impl Command {
                 let number = usize::try_from(number).unwrap_or_default();
                 let end = count.saturating_add(1).saturating_add(number);
                 (count + 1, end.min(args.len()), 1)
+            }
+            Keys::Streams => {
+                let is_word = |argument: &[u8]| argument.eq_ignore_ascii_case(b"streams");
+                match args.iter().position(is_word) {
+                    Some(place) => {
+                        let first = place + 1;
+                        (first, first + (args.len() - first) / 2, 1)
+                    }
+                    None => (0, 0, 1),
+                }
             }
             Keys::Stored(word) => {
                 let is_word = |argument: &[u8]| argument.eq_ignore_ascii_case(word.as_bytes());

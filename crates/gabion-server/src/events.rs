@@ -42,7 +42,8 @@ impl Events {
     /// Keys that have expired.
     pub(crate) const EXPIRED: Events = Events(1 << 8);
     const EVICTED: Events = Events(1 << 9);
-    const STREAM: Events = Events(1 << 10);
+    /// Streams.
+    pub(crate) const STREAM: Events = Events(1 << 10);
     const MISSED: Events = Events(1 << 11);
     const MODULE: Events = Events(1 << 13);
     /// Keys that were not there before.

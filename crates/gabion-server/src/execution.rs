@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::args::Args;
+use crate::args::{Args, OwnedArgs};
 use crate::blocking::{OnTimeout, Wait};
 use crate::command::{Command, Commands};
 use crate::events::Events;
@@ -95,6 +95,17 @@ impl<'a> Execution<'a> {
         timeout: Option<Duration>,
         on_timeout: OnTimeout,
     ) {
+        self.wait_as(self.args.to_owned(), keys, timeout, on_timeout);
+    }
+
+    /// The same, for a command that is tried again with other arguments.
+    pub(crate) fn wait_as(
+        &mut self,
+        args: OwnedArgs,
+        keys: &[&[u8]],
+        timeout: Option<Duration>,
+        on_timeout: OnTimeout,
+    ) {
         if self.is_inside {
             return match on_timeout {
                 OnTimeout::NullArray => self.reply.null_array(),
@@ -108,7 +119,7 @@ impl<'a> Execution<'a> {
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         let waiter = self.server.blocking.join(
             Arc::clone(&self.session.client),
-            self.args.to_owned(),
+            args,
             (self.session.database, self.reply.is_resp3),
             (keys, on_timeout),
         );
@@ -117,6 +128,11 @@ impl<'a> Execution<'a> {
             until: timeout.map(|timeout| Instant::now() + timeout),
         });
         self.session.show();
+    }
+
+    /// Whether a script has called it.
+    pub(crate) fn is_of_script(&self) -> bool {
+        self.is_inside && self.server.scripts.running.elapsed_ms().is_some()
     }
 
     /// Publishes that a collection was saved under a key that was not there.

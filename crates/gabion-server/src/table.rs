@@ -4,15 +4,17 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    bitfield, bits, client, config, connection, debug, expiry, functions, hash, hash_expiry,
-    hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers, object, pubsub, scan,
-    scripts, server, set, sort, string, transactions, zset, zset_pops, zset_ranges, zset_sets,
+    bitfield, bits, client, cluster, config, connection, debug, expiry, functions, hash,
+    hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers, object,
+    pubsub, scan, scripts, server, set, sort, stream, stream_groups, stream_info, string,
+    transactions, zset, zset_pops, zset_ranges, zset_sets,
 };
 
 const FAMILIES: &[&[Command]] = &[
     bitfield::COMMANDS,
     bits::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     config::COMMANDS,
     connection::COMMANDS,
     debug::COMMANDS,
@@ -35,6 +37,9 @@ const FAMILIES: &[&[Command]] = &[
     server::COMMANDS,
     set::COMMANDS,
     sort::COMMANDS,
+    stream::COMMANDS,
+    stream_groups::COMMANDS,
+    stream_info::COMMANDS,
     string::COMMANDS,
     transactions::COMMANDS,
     zset::COMMANDS,

@@ -211,7 +211,7 @@ fn bitfield(execution: &mut Execution<'_>) -> Result<()> {
             Some(number) => {
                 step.width.write(&mut value, step.offset, number);
                 reply_number(execution, if shows_old { before } else { number });
-                changes += 1;
+                changes += usize::from(number != before || step.bytes() > old.len());
             }
             None => execution.reply.null(),
         }

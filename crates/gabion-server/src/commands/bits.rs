@@ -95,8 +95,8 @@ fn setbit(execution: &mut Execution<'_>) -> Result<()> {
         let gap = vec![0; byte - front.len()];
         let behind = value.get(byte + 1..).unwrap_or_default();
         execution.put(key, head, &[front, &gap, &[new], behind])?;
+        execution.notify(Events::STRING, "setbit", key);
     }
-    execution.notify(Events::STRING, "setbit", key);
     execution.reply.flag(old >> shift & 1 == 1);
     Ok(())
 }

@@ -115,7 +115,7 @@ fn persistence(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result
         text,
         "loading": 0,
         "async_loading": 0,
-        "rdb_changes_since_last_save": 0,
+        "rdb_changes_since_last_save": counted(&execution.server.counts.changes),
         "rdb_bgsave_in_progress": 0,
         "rdb_last_save_time": execution.now_ms() / 1000,
         "rdb_last_bgsave_status": "ok",

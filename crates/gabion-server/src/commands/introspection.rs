@@ -77,7 +77,7 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
         reply.simple(flag);
     }
     let (first, last, step) = match command.keys {
-        Keys::None => (0, 0, 0),
+        Keys::None | Keys::Streams => (0, 0, 0),
         Keys::Range(first, last, step) => (first, last, step),
         Keys::Counted { first, count } if first == count => (0, 0, 0),
         Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
@@ -101,6 +101,7 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
 fn key_specs(reply: &mut Reply, command: &Command) {
     let (first, last, step) = match command.keys {
         Keys::None => return reply.array(0),
+        Keys::Streams => return streams_spec(reply, command),
         Keys::Range(first, last, step) => (first, last, step),
         Keys::Counted { first, count } if first == count => {
             return counted_spec(reply, command, count);
@@ -139,6 +140,38 @@ fn key_specs(reply: &mut Reply, command: &Command) {
     reply.count(step);
     reply.bulk("limit");
     reply.integer(0);
+}
+
+/// Keys behind a word, as many as there are ids behind them.
+fn streams_spec(reply: &mut Reply, command: &Command) {
+    reply.array(1);
+    reply.map(3);
+    reply.bulk("flags");
+    let flags = key_flags(command);
+    reply.set(flags.len());
+    for flag in flags {
+        reply.simple(flag);
+    }
+    reply.bulk("begin_search");
+    reply.map(2);
+    reply.bulk("type");
+    reply.bulk("keyword");
+    reply.bulk("spec");
+    reply.map(2);
+    reply.bulk("keyword");
+    reply.bulk("STREAMS");
+    reply.bulk("startfrom");
+    reply.integer(1);
+    reply.bulk("find_keys");
+    reply.map(2);
+    reply.bulk("type");
+    reply.bulk("range");
+    reply.bulk("spec");
+    reply.map(3);
+    for (name, number) in [("lastkey", -1), ("keystep", 1), ("limit", 2)] {
+        reply.bulk(name);
+        reply.integer(number);
+    }
 }
 
 /// Keys behind their number.

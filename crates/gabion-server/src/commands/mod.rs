@@ -3,6 +3,7 @@
 pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod debug;
@@ -27,6 +28,9 @@ pub(crate) mod scripts;
 pub(crate) mod server;
 pub(crate) mod set;
 pub(crate) mod sort;
+pub(crate) mod stream;
+pub(crate) mod stream_groups;
+pub(crate) mod stream_info;
 pub(crate) mod string;
 pub(crate) mod transactions;
 pub(crate) mod zset;

@@ -181,7 +181,8 @@ fn compare(one: &Weight, other: &Weight) -> Ordering {
 fn sorted(execution: &mut Execution<'_>, asked: &Asked<'_>) -> Result<Vec<Vec<u8>>> {
     let (elements, has_order) = elements(execution, asked)?;
     // What is stored, or comes from a set by a pattern that orders nothing, has a fixed order.
-    let is_free = !asked.sorts() && !has_order && asked.store.is_some();
+    let is_free =
+        !asked.sorts() && !has_order && (asked.store.is_some() || execution.is_of_script());
     if !asked.sorts() && !is_free {
         return Ok(elements);
     }

@@ -17,6 +17,7 @@ pub(crate) mod meta;
 pub(crate) mod packed;
 pub(crate) mod scored;
 pub(crate) mod sizes;
+pub(crate) mod stream;
 pub(crate) mod sweep;
 pub(crate) mod work;
 
