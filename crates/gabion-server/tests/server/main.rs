@@ -1,5 +1,6 @@
 //! Servers on free ports and in temporary directories, spoken to by a small client.
 
+mod collections_model;
 mod commands;
 mod connections;
 mod model;
