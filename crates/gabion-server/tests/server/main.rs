@@ -1,5 +1,7 @@
 //! Servers on free ports and in temporary directories, spoken to by a small client.
 
+mod blocking;
+mod collections;
 mod collections_model;
 mod commands;
 mod connections;
