@@ -60,6 +60,7 @@ mod fault;
 mod glob;
 mod listen;
 mod locks;
+mod open;
 mod pubsub;
 mod random;
 mod resp;

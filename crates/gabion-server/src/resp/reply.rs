@@ -159,8 +159,8 @@ impl Reply {
     }
 }
 
-/// A number with a fraction, in at most 17 digits as Redis 7.0 shows it (`%.17g` of C): more than are
-/// needed, with an exponent where it is very large or small.
+/// A number with a fraction, in at most 17 digits as Redis 7.0 shows it (`%.17g` of C), with an
+/// exponent where it is very large or small.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();

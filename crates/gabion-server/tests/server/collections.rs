@@ -184,7 +184,8 @@ fn sorted_sets() {
         ("zrange z 5 2 byscore rev", "[\"b\" \"a\" \"c\"]"),
         (
             "zrange z 0 1 limit 0 1",
-            "-ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            "-ERR syntax error, LIMIT is only supported in combination with either BYSCORE or \
+             BYLEX",
         ),
         ("zadd x 0 a 0 b 0 c 0 d", "4"),
         ("zrangebylex x (a [c", "[\"b\" \"c\"]"),

@@ -1,6 +1,6 @@
 //! Random commands for lists, sets, sorted sets and hashes, compared with collections of the
-//! library. The bound between the two forms of a collection is so low that most cross it; the server
-//! is stopped and started again in the middle.
+//! library. The bound between the two forms of a collection is so low that most cross it; the
+//! server is stopped and started again in the middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -444,7 +444,8 @@ fn compare_all(client: &mut Client, model: &Model) {
 #[test]
 fn random_commands_do_what_collections_do() {
     let dir = tempfile::tempdir().unwrap();
-    proptest!(ProptestConfig::with_cases(40), |(steps in steps(), in_one: bool, bound in 0..300_usize)| {
+    let config = ProptestConfig::with_cases(40);
+    proptest!(config, |(steps in steps(), in_one: bool, bound in 0..300_usize)| {
         let start = || Server::start_with(dir.path(), |config| config.packed_bytes_max = bound);
         let mut model = Model::new();
         let mut server = start();
