@@ -170,7 +170,7 @@ pub(crate) enum Keys {
     },
     /// The first half of what follows `STREAMS`.
     Streams,
-    /// The first argument, and what follows a word.
+    /// The first argument, and what follows a word that begins like this.
     Stored(&'static str),
 }
 
@@ -287,7 +287,8 @@ impl Command {
 
     /// The places of its keys among the arguments.
     pub(crate) fn key_places(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
-        let mut more = None;
+        // A key in front of the others, and one behind them.
+        let (mut before, mut behind) = (None, None);
         let (first, end, step) = match self.keys {
             Keys::None => (0, 0, 1),
             Keys::Range(first, last, step) => {
@@ -301,7 +302,7 @@ impl Command {
                 (first, behind_last.min(args.len()), step)
             }
             Keys::Counted { first, count } => {
-                more = (first < count).then_some(first);
+                before = (first < count).then_some(first);
                 let number = args.get(count).and_then(integer).unwrap_or_default();
                 let number = usize::try_from(number).unwrap_or_default();
                 let end = count.saturating_add(1).saturating_add(number);
@@ -318,13 +319,20 @@ impl Command {
                 }
             }
             Keys::Stored(word) => {
-                let is_word = |argument: &[u8]| argument.eq_ignore_ascii_case(word.as_bytes());
-                let place = args.from(2).iter().position(is_word);
-                more = place.map(|place| place + 3).filter(|at| *at < args.len());
+                let is_word = |argument: &[u8]| {
+                    let begins = argument.get(..word.len());
+                    begins.is_some_and(|begins| begins.eq_ignore_ascii_case(word.as_bytes()))
+                };
+                // The last one counts.
+                let mut places = (2..args.len().saturating_sub(1)).rev();
+                behind = places
+                    .find(|place| is_word(args.at(*place)))
+                    .map(|place| place + 1);
                 (1, 2.min(args.len()), 1)
             }
         };
-        more.into_iter().chain((first..end).step_by(step))
+        let places = before.into_iter().chain((first..end).step_by(step));
+        places.chain(behind)
     }
 
     /// Names of its flags.
@@ -453,6 +461,6 @@ mod tests {
         let args = Args::new(line, &spans);
         let of = |command: Command| command.key_places(args).collect::<Vec<_>>();
         assert_eq!(of(command("c", -1, nothing).counted_keys(1, 1)), [2, 3]);
-        assert_eq!(of(command("c", -1, nothing).stored_keys("STORE")), [5, 1]);
+        assert_eq!(of(command("c", -1, nothing).stored_keys("STORE")), [1, 5]);
     }
 }

@@ -195,8 +195,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         round
     }
 
-    /// Waits until the command that waits for a key is served, has waited long enough, or the client
-    /// goes; false if it has gone.
+    /// Waits until the command that waits for a key is served, has waited long enough, or the
+    /// client goes; false if it has gone.
     async fn wait(&mut self) -> io::Result<bool> {
         let Some(wait) = &self.session.wait else {
             return Ok(true);

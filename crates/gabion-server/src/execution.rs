@@ -13,8 +13,7 @@ use crate::fault::{Fault, Result};
 use crate::resp::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
-use crate::store::members::Saved;
-use crate::store::meta::{Head, Meta};
+use crate::store::meta::{Head, Meta, Saved};
 use crate::store::work::{Event, Work};
 
 /// A command that runs. Its keys are locked, its reads and writes go through [`Execution::work`],

@@ -11,8 +11,7 @@ use crate::locks::Hold;
 use crate::server::{Server, count};
 use crate::store::hash::{Hash, OF_FIELDS};
 use crate::store::keys::expiry_key;
-use crate::store::members::Saved;
-use crate::store::meta::Kind;
+use crate::store::meta::{Kind, Saved};
 use crate::store::work::{Room, Way, Work};
 
 /// Removes a key if it has expired at that moment, or else its place in the index.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    bitfield, bits, client, cluster, config, connection, debug, expiry, functions, hash,
+    bitfield, bits, client, cluster, config, connection, debug, expiry, functions, geo, hash,
     hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers, object,
     pubsub, scan, scripts, server, set, sort, stream, stream_groups, stream_info, string,
     transactions, zset, zset_pops, zset_ranges, zset_sets,
@@ -20,6 +20,7 @@ const FAMILIES: &[&[Command]] = &[
     debug::COMMANDS,
     expiry::COMMANDS,
     functions::COMMANDS,
+    geo::COMMANDS,
     hyperloglog::COMMANDS,
     hash::COMMANDS,
     hash_expiry::COMMANDS,

@@ -95,7 +95,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn set_fields(execution: &mut Execution<'_>) -> Result<i64> {
     let pairs = execution.args.from(2);
-    if pairs.len() % 2 != 0 {
+    if !pairs.len().is_multiple_of(2) {
         return Err(wrong_arguments(execution.command, execution.args));
     }
     let key = execution.arg(1);

@@ -7,6 +7,7 @@ use crate::events::Events;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::store::list::{End, List};
+use crate::store::meta::Saved;
 
 const ABOUT: Group = Group::List;
 const ADD: u32 = WRITE | DENYOOM | FAST | DIRECT;
@@ -274,7 +275,7 @@ fn ltrim(execution: &mut Execution<'_>) -> Result<()> {
     if is_there {
         execution.notify(Events::LIST, "ltrim", key);
     }
-    if saved == crate::store::members::Saved::Removed {
+    if saved == Saved::Removed {
         execution.notify(Events::GENERIC, "del", key);
     }
     execution.reply.ok();

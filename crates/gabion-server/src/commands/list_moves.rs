@@ -222,14 +222,22 @@ fn brpop(execution: &mut Execution<'_>) -> Result<()> {
     pop_or_wait(execution, End::Right)
 }
 
-/// The keys of a command that takes from several, the word behind them, and how many it takes.
+/// What a command says that takes from the first of several keys that has something.
+#[derive(Debug)]
+pub(crate) struct Takes<'a> {
+    /// The keys.
+    pub(crate) keys: Vec<&'a [u8]>,
+    /// The word behind them, for an end.
+    pub(crate) end: &'a [u8],
+    /// How many it takes.
+    pub(crate) count: u64,
+}
+
+/// The arguments of such a command, from the number of its keys on.
 ///
 /// # Errors
 /// What Redis says of other arguments.
-pub(crate) fn takes<'a>(
-    execution: &Execution<'a>,
-    at: usize,
-) -> Result<(Vec<&'a [u8]>, &'a [u8], u64)> {
+pub(crate) fn takes<'a>(execution: &Execution<'a>, at: usize) -> Result<Takes<'a>> {
     let args = execution.args;
     let (count, behind) =
         counted(execution, at).map_err(|fault| match fault.text().contains("greater than 0") {
@@ -238,7 +246,7 @@ pub(crate) fn takes<'a>(
         })?;
     let keys = args.from(at + 1).iter().take(count).collect();
     let word = args.get(behind).ok_or(Fault::SYNTAX)?;
-    let mut takes = 1;
+    let mut taken = 1;
     let mut has_count = false;
     let mut next = behind + 1;
     while let Some(word) = args.get(next) {
@@ -247,18 +255,26 @@ pub(crate) fn takes<'a>(
             return Err(Fault::SYNTAX);
         }
         let number = crate::args::integer(value).filter(|number| *number > 0);
-        takes = number
+        taken = number
             .ok_or(Fault::line("ERR count should be greater than 0"))?
             .unsigned_abs();
         has_count = true;
         next += 2;
     }
-    Ok((keys, word, takes))
+    Ok(Takes {
+        keys,
+        end: word,
+        count: taken,
+    })
 }
 
 /// Takes from the first list that has something; the keys if none has.
 fn take<'a>(execution: &mut Execution<'a>, at: usize) -> Result<Option<Vec<&'a [u8]>>> {
-    let (keys, word, count) = takes(execution, at)?;
+    let Takes {
+        keys,
+        end: word,
+        count,
+    } = takes(execution, at)?;
     let at = end(word)?;
     let Some((key, list)) = first_of(execution, &keys)? else {
         return Ok(Some(keys));

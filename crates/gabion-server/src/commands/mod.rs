@@ -10,6 +10,7 @@ pub(crate) mod debug;
 pub(crate) mod expires;
 pub(crate) mod expiry;
 pub(crate) mod functions;
+pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod hash_expiry;
 pub(crate) mod hyperloglog;

@@ -11,8 +11,8 @@ use crate::events::Events;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
-use crate::store::members::{Members, Saved};
-use crate::store::meta::Kind;
+use crate::store::members::Members;
+use crate::store::meta::{Kind, Saved};
 
 const ABOUT: Group = Group::Set;
 

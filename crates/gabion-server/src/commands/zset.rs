@@ -95,7 +95,7 @@ fn options(args: Args<'_>) -> Result<(Options, usize)> {
         at += 1;
     }
     let left = args.len().saturating_sub(at);
-    if left == 0 || left % 2 != 0 {
+    if left == 0 || !left.is_multiple_of(2) {
         return Err(Fault::SYNTAX);
     }
     if options.if_missing && options.if_there {
@@ -103,10 +103,8 @@ fn options(args: Args<'_>) -> Result<(Options, usize)> {
             "ERR XX and NX options at the same time are not compatible",
         ));
     }
-    if (options.if_greater && options.if_missing)
-        || (options.if_less && options.if_missing)
-        || (options.if_greater && options.if_less)
-    {
+    let orders = [options.if_missing, options.if_greater, options.if_less];
+    if orders.iter().filter(|order| **order).count() > 1 {
         return Err(Fault::line(
             "ERR GT, LT, and/or NX options at the same time are not compatible",
         ));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::blocking::OnTimeout;
 use crate::command::{BLOCKING, Command, DIRECT, FAST, Group, NOSCRIPT, WRITE, command};
-use crate::commands::list_moves::{takes, timeout};
+use crate::commands::list_moves::{Takes, takes, timeout};
 use crate::commands::zset::show;
 use crate::events::Events;
 use crate::execution::Execution;
@@ -158,8 +158,8 @@ fn bzpopmax(execution: &mut Execution<'_>) -> Result<()> {
 
 /// Takes from the first set that has something; the keys if none has.
 fn take<'a>(execution: &mut Execution<'a>, at: usize) -> Result<Option<Vec<&'a [u8]>>> {
-    let (keys, word, count) = takes(execution, at)?;
-    let is_max = match word.to_ascii_lowercase().as_slice() {
+    let Takes { keys, end, count } = takes(execution, at)?;
+    let is_max = match end.to_ascii_lowercase().as_slice() {
         b"min" => false,
         b"max" => true,
         _ => return Err(Fault::SYNTAX),

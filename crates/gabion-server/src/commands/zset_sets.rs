@@ -138,16 +138,20 @@ struct Asked {
     with_scores: bool,
 }
 
+fn needs_a_key(execution: &Execution<'_>) -> Fault {
+    Fault::new(format!(
+        "ERR at least 1 input key is needed for '{}' command",
+        execution.command.name
+    ))
+}
+
 /// The arguments from the number of keys on. `zdiff` has no weights.
 fn asked(execution: &mut Execution<'_>, at: usize, of: Of) -> Result<Asked> {
     let args = execution.args;
     let stores = at > 1;
     let count = crate::args::integer(args.at(at)).ok_or(Fault::NOT_AN_INTEGER)?;
     if count < 1 {
-        return Err(Fault::new(format!(
-            "ERR at least 1 input key is needed for '{}' command",
-            execution.command.name
-        )));
+        return Err(needs_a_key(execution));
     }
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let mut next = count.saturating_add(at + 1);
@@ -278,7 +282,11 @@ fn zdiffstore(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 fn zintercard(execution: &mut Execution<'_>) -> Result<()> {
-    let (count, behind) = counted(execution, 1)?;
+    let (count, behind) =
+        counted(execution, 1).map_err(|fault| match fault.text().contains("greater than 0") {
+            true => needs_a_key(execution),
+            false => Fault::SYNTAX,
+        })?;
     let limit = limit(execution, behind)?;
     let mut sources = Vec::new();
     for key in execution.args.from(2).iter().take(count) {

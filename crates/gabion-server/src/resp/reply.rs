@@ -206,22 +206,30 @@ impl Reply {
     }
 }
 
-/// A number with a fraction in the fewest digits that stand for it alone, and with an exponent where
-/// it is very large or small.
+/// A number with a fraction, in at most 17 digits as Redis 7.0 shows it (`%.17g` of C), with an
+/// exponent where it is very large or small.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    let size = number.abs();
-    if size != 0.0 && !(1e-4..1e17).contains(&size) {
-        let text = format!("{number:e}");
+    let scientific = format!("{number:.16e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if !(-4..17).contains(&exponent) {
         // An exponent has a sign and two digits at least.
-        if let Some((digits, exponent)) = text.split_once('e') {
-            let exponent: i32 = exponent.parse().unwrap_or_default();
-            return format!("{digits}e{exponent:+03}");
-        }
+        return format!("{}e{exponent:+03}", without_zeros(digits));
     }
-    format!("{number}")
+    let places = usize::try_from(16 - exponent).unwrap_or_default();
+    without_zeros(&format!("{number:.places$}")).to_owned()
+}
+
+fn without_zeros(digits: &str) -> &str {
+    match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    }
 }
 
 /// Bytes of the longest whole number.
@@ -284,15 +292,18 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_short() {
+    fn doubles_are_shown_as_redis_shows_them() {
         for (number, text) in [
-            (0.1, "0.1"),
+            (0.1, "0.10000000000000001"),
+            (0.5, "0.5"),
+            (1234.25, "1234.25"),
+            (0.0, "0"),
             (-0.0, "-0"),
             (3.0, "3"),
             (1e16, "10000000000000000"),
             (1e17, "1e+17"),
-            (-1.5e300, "-1.5e+300"),
-            (1e-5, "1e-05"),
+            (-1.5e300, "-1.5000000000000001e+300"),
+            (1e-5, "1.0000000000000001e-05"),
             (f64::NEG_INFINITY, "-inf"),
         ] {
             assert_eq!(double_text(number), text);

@@ -22,11 +22,9 @@ use std::ops::Bound;
 
 use super::elements::{MOMENT, key as element_key, read, room_prefix, value as element_value};
 use super::keys::{after_prefix, expiry_key};
-use super::members::{DAMAGED, Members, Saved};
-use super::meta::{Kind, Meta};
+use super::members::{DAMAGED, Members};
+use super::meta::{Kind, Meta, Saved};
 use super::work::{Room, Work};
-use crate::events::Events;
-use crate::execution::Execution;
 use crate::fault::Result;
 
 /// Set in the number of a database for the entries of `expiring` that are about fields.
@@ -79,28 +77,6 @@ fn encode(moment: Option<u64>, value: &[u8]) -> Vec<u8> {
 }
 
 impl Hash {
-    /// The hash of a key, without the fields that have expired, for a command that writes.
-    ///
-    /// # Errors
-    /// As [`Members::open`].
-    pub(crate) fn open(execution: &mut Execution<'_>, key: &[u8]) -> Result<Hash> {
-        let found = execution.find(key)?;
-        let space = execution.space();
-        let mut hash = Hash::of(execution.work, space, found.as_ref())?;
-        hash.purge(execution.work)?;
-        Ok(hash)
-    }
-
-    /// The hash of a key for a command that reads.
-    ///
-    /// # Errors
-    /// As [`Members::open`].
-    pub(crate) fn look_up(execution: &mut Execution<'_>, key: &[u8]) -> Result<Hash> {
-        let found = execution.look_up(key)?;
-        let space = execution.space();
-        Hash::of(execution.work, space, found.as_ref())
-    }
-
     /// The hash of a record.
     ///
     /// # Errors
@@ -192,6 +168,11 @@ impl Hash {
             };
         }
         Ok(self.purged)
+    }
+
+    /// How many fields were removed because they had expired.
+    pub(crate) fn purged(&self) -> u64 {
+        self.purged
     }
 
     /// How many fields there are.
@@ -310,20 +291,6 @@ impl Hash {
     }
 
     /// Writes what has changed.
-    ///
-    /// # Errors
-    /// As [`Members::save`].
-    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<Saved> {
-        let purged = self.purged;
-        let saved = self.save_to(execution.work, key)?;
-        execution.tell_new(saved, key);
-        if purged > 0 {
-            execution.notify(Events::HASH, "hexpired", key);
-        }
-        Ok(saved)
-    }
-
-    /// The same without an execution.
     ///
     /// # Errors
     /// As [`Members::save_to`].

@@ -22,11 +22,10 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
 use super::elements::{INDEX, index_of, key, ordered_index, read};
-use super::members::{DAMAGED, Saved};
-use super::meta::{Head, Kind, Meta};
+use super::members::DAMAGED;
+use super::meta::{Head, Kind, Meta, Saved};
 use super::packed;
 use super::work::{Room, Work};
-use crate::execution::Execution;
 use crate::fault::Result;
 
 #[derive(Debug)]
@@ -61,24 +60,6 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// The list of a key, empty if there is none.
-    ///
-    /// # Errors
-    /// `WRONGTYPE`, and of the store.
-    pub(crate) fn open(execution: &mut Execution<'_>, key: &[u8]) -> Result<List> {
-        let found = execution.find(key)?;
-        List::of(execution.space(), found.as_ref())
-    }
-
-    /// The same for a command that reads, which counts as a hit or a miss.
-    ///
-    /// # Errors
-    /// As [`List::open`].
-    pub(crate) fn look_up(execution: &mut Execution<'_>, key: &[u8]) -> Result<List> {
-        let found = execution.look_up(key)?;
-        List::of(execution.space(), found.as_ref())
-    }
-
     /// An empty list, in the place of whatever the key is.
     pub(crate) fn empty(space: u16) -> List {
         List {
@@ -209,9 +190,10 @@ impl List {
                 let skipped = packed::items(row).enumerate().skip(places.start);
                 let part = skipped.take(places.len());
                 match is_reverse {
-                    false => part
-                        .map(|(place, item)| take(place, item.bytes))
-                        .all(|more| more),
+                    false => {
+                        let mut part = part;
+                        part.all(|(place, item)| take(place, item.bytes))
+                    }
                     true => {
                         let part: Vec<_> = part.collect();
                         let mut turned = part.iter().rev();
@@ -513,13 +495,7 @@ impl List {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<Saved> {
-        let saved = self.save_to(execution.work, key)?;
-        execution.tell_new(saved, key);
-        Ok(saved)
-    }
-
-    fn save_to(self, work: &mut Work, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save_to(self, work: &mut Work, key: &[u8]) -> Result<Saved> {
         if !self.is_changed {
             return Ok(Saved::Same);
         }

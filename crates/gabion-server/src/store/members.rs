@@ -22,10 +22,9 @@ use std::ops::Bound;
 
 use super::elements::{MEMBER, key, member_key, read, room_prefix, value};
 use super::keys::after_prefix;
-use super::meta::{Head, Kind, Meta};
+use super::meta::{Head, Kind, Meta, Saved};
 use super::packed;
 use super::work::{Room, Work};
-use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::random;
 
@@ -67,28 +66,6 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// The collection of a key, empty if there is none.
-    ///
-    /// # Errors
-    /// `WRONGTYPE`, and of the store.
-    pub(crate) fn open(execution: &mut Execution<'_>, key: &[u8], kind: Kind) -> Result<Members> {
-        let found = execution.find(key)?;
-        Members::of(execution.space(), found.as_ref(), kind)
-    }
-
-    /// The same for a command that reads, which counts as a hit or a miss.
-    ///
-    /// # Errors
-    /// As [`Members::open`].
-    pub(crate) fn look_up(
-        execution: &mut Execution<'_>,
-        key: &[u8],
-        kind: Kind,
-    ) -> Result<Members> {
-        let found = execution.look_up(key)?;
-        Members::of(execution.space(), found.as_ref(), kind)
-    }
-
     /// An empty collection, in the place of whatever the key is.
     pub(crate) fn empty(space: u16, kind: Kind) -> Members {
         Members {
@@ -448,16 +425,6 @@ impl Members {
         Ok(all)
     }
 
-    /// Writes what has changed: see [`Members::save_to`].
-    ///
-    /// # Errors
-    /// Of the store.
-    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<Saved> {
-        let saved = self.save_to(execution.work, key)?;
-        execution.tell_new(saved, key);
-        Ok(saved)
-    }
-
     /// Writes what has changed. An empty collection is removed with its key.
     ///
     /// # Errors
@@ -495,19 +462,6 @@ impl Members {
         };
         work.put_collection(self.space, key, head, &[&count, due])
     }
-}
-
-/// What has become of a collection's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Saved {
-    /// Nothing has changed.
-    Same,
-    /// It has changed.
-    Changed,
-    /// It was not there before.
-    New,
-    /// It is not there any more.
-    Removed,
 }
 
 /// What is said of a record or an element that this program has not written.

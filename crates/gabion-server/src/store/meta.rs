@@ -185,6 +185,19 @@ impl Meta {
     }
 }
 
+/// What has become of a collection's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Saved {
+    /// Nothing has changed.
+    Same,
+    /// It has changed.
+    Changed,
+    /// It was not there before.
+    New,
+    /// It is not there any more.
+    Removed,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

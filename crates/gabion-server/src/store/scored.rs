@@ -14,10 +14,9 @@ use std::ops::Bound;
 
 use super::elements::{SCORE, key, ordered_score, read, room_prefix, score_of, value};
 use super::keys::after_prefix;
-use super::members::{DAMAGED, Members, Saved};
-use super::meta::{Kind, Meta};
+use super::members::{DAMAGED, Members};
+use super::meta::{Kind, Meta, Saved};
 use super::work::{Room, Work};
-use crate::execution::Execution;
 use crate::fault::Result;
 
 /// A member and its score.
@@ -84,30 +83,6 @@ fn decode(payload: &[u8]) -> Result<f64> {
 }
 
 impl ScoredSet {
-    /// The set of a key, empty if there is none.
-    ///
-    /// # Errors
-    /// As [`Members::open`].
-    pub(crate) fn open(execution: &mut Execution<'_>, key: &[u8]) -> Result<ScoredSet> {
-        Ok(ScoredSet::new(Members::open(
-            execution,
-            key,
-            Kind::SortedSet,
-        )?))
-    }
-
-    /// The same for a command that reads.
-    ///
-    /// # Errors
-    /// As [`Members::open`].
-    pub(crate) fn look_up(execution: &mut Execution<'_>, key: &[u8]) -> Result<ScoredSet> {
-        Ok(ScoredSet::new(Members::look_up(
-            execution,
-            key,
-            Kind::SortedSet,
-        )?))
-    }
-
     /// The set of a record.
     ///
     /// # Errors
@@ -409,18 +384,18 @@ impl ScoredSet {
         }
     }
 
-    /// Writes what has changed: see [`Members::save`].
+    /// Writes what has changed: see [`Members::save_to`].
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn save(self, execution: &mut Execution<'_>, of_user: &[u8]) -> Result<Saved> {
+    pub(crate) fn save_to(self, work: &mut Work, of_user: &[u8]) -> Result<Saved> {
         let space = self.members.space();
         if let Some(number) = self.members.number()
             && !self.members.is_empty()
         {
             if self.members.has_grown() {
                 let mut all = Vec::new();
-                self.members.visit(execution.work, |member, payload| {
+                self.members.visit(work, |member, payload| {
                     all.push((member.to_vec(), payload.to_vec()));
                     true
                 })?;
@@ -428,20 +403,18 @@ impl ScoredSet {
                     let score = ordered_score(decode(&payload)?);
                     let key = key(space, number, SCORE, score, &member);
                     let value = value(&member, &[]);
-                    execution.work.write(Room::Elements, &key, Some(&value))?;
+                    work.write(Room::Elements, &key, Some(&value))?;
                 }
             } else {
                 let room = room_prefix(space, number, SCORE);
                 for (key, value) in &self.order {
                     let rest = key.get(room.len()..).unwrap_or_default();
                     let key = [&room[..], rest].concat();
-                    execution
-                        .work
-                        .write(Room::Elements, &key, value.as_deref())?;
+                    work.write(Room::Elements, &key, value.as_deref())?;
                 }
             }
         }
-        self.members.save(execution, of_user)
+        self.members.save_to(work, of_user)
     }
 }
 

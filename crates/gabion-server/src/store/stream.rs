@@ -310,6 +310,8 @@ impl Stream {
         count: usize,
         is_backward: bool,
     ) -> Result<Vec<Entry>> {
+        // What was deleted before the first is not met.
+        let from = from.max(self.first);
         if from > to || count == 0 || self.length == 0 {
             return Ok(Vec::new());
         }

@@ -25,8 +25,7 @@ use gabion::{
 };
 
 use super::keys::{KEY_BYTES_MAX, after_prefix, expiry_key, meta_key, prefix, space_bytes};
-use super::members::Saved;
-use super::meta::{Head, Meta};
+use super::meta::{Head, Meta, Saved};
 use super::sizes::Size;
 use super::{SPACES_KEY, Store};
 use crate::events::Events;

@@ -171,6 +171,7 @@ impl Client {
             "+" => Value::Simple(rest.to_owned()),
             "-" => Value::Error(rest.to_owned()),
             ":" => Value::Integer(rest.parse().unwrap()),
+            "," => Value::Simple(rest.to_owned()),
             "_" => Value::Null,
             "$" | "=" => match count() {
                 None => Value::Null,
