@@ -44,6 +44,26 @@ pub(crate) enum OnTimeout {
     NullArray,
     /// No value.
     Null,
+    /// No replica.
+    Zero,
+    /// So many machines of ours, and no replica.
+    Local(i64),
+}
+
+impl OnTimeout {
+    /// Writes it.
+    pub(crate) fn write(self, reply: &mut Reply) {
+        match self {
+            OnTimeout::NullArray => reply.null_array(),
+            OnTimeout::Null => reply.null(),
+            OnTimeout::Zero => reply.integer(0),
+            OnTimeout::Local(count) => {
+                reply.array(2);
+                reply.integer(count);
+                reply.integer(0);
+            }
+        }
+    }
 }
 
 /// How a waiter stands.
@@ -91,10 +111,7 @@ impl Waiter {
             is_resp3: self.is_resp3,
             ..Reply::default()
         };
-        match self.on_timeout {
-            OnTimeout::NullArray => reply.null_array(),
-            OnTimeout::Null => reply.null(),
-        }
+        self.on_timeout.write(&mut reply);
         reply.out
     }
 

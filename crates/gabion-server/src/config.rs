@@ -237,6 +237,7 @@ pub(crate) struct Settings {
     bulk_bytes_max: AtomicU64,
     keepalive_seconds: AtomicU64,
     busy_ms: AtomicU64,
+    slow_micros: AtomicU64,
 }
 
 impl Settings {
@@ -278,6 +279,7 @@ impl Settings {
             bulk_bytes_max: AtomicU64::new(0),
             keepalive_seconds: AtomicU64::new(0),
             busy_ms: AtomicU64::new(0),
+            slow_micros: AtomicU64::new(0),
         };
         settings.apply();
         settings
@@ -303,6 +305,11 @@ impl Settings {
             (&self.bulk_bytes_max, number("proto-max-bulk-len")),
             (&self.keepalive_seconds, number("tcp-keepalive")),
             (&self.busy_ms, number("busy-reply-threshold")),
+            // What is negative is no threshold at all.
+            (
+                &self.slow_micros,
+                Some(number("slowlog-log-slower-than").unwrap_or(u64::MAX)),
+            ),
         ] {
             // ORDER: Relaxed, as above.
             place.store(value.unwrap_or_default(), Ordering::Relaxed);
@@ -398,6 +405,12 @@ impl Settings {
         // ORDER: Relaxed, as in `apply`.
         let bytes = self.bulk_bytes_max.load(Ordering::Relaxed);
         usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Microseconds from which on a command is slow.
+    pub(crate) fn slow_micros(&self) -> u64 {
+        // ORDER: Relaxed, as in `apply`.
+        self.slow_micros.load(Ordering::Relaxed)
     }
 
     /// Milliseconds after which other clients are told that a script runs.

@@ -137,6 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Round::Waits(1);
         }
         let began = Instant::now();
+        self.session.began = began;
         let since_start = began.duration_since(self.server.started).as_millis();
         let since_start = u64::try_from(since_start).unwrap_or(u64::MAX);
         let round = match since_start < counted(&self.server.slow_until_ms) {
@@ -356,6 +357,7 @@ impl<S> Drop for Connection<S> {
                 self.server.pubsub.remove(topic, name, id);
             }
         }
+        self.server.monitor.leave(id);
         self.server.clients.remove(id);
     }
 }

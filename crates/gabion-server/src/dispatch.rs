@@ -13,12 +13,13 @@
 //! An error in 4 or 5 discards the writes and becomes the reply.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::args::Args;
 use crate::clients::now_ms;
 use crate::command::{
-    ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, NOSCRIPT, ONE_READ,
-    PUBSUB, READONLY, UNQUEUED, WRITE,
+    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, NOSCRIPT,
+    ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
 };
 use crate::execution::{Execution, wrong_arguments};
 use crate::expire;
@@ -70,6 +71,10 @@ pub(crate) fn run(
             Ok(command)
         }
         Ok(command) => {
+            if server.monitor.is_watched() && !command.has(ADMIN | NO_AUTH) {
+                let client = &session.client;
+                server.monitor.show(session.database, &client.address, args);
+            }
             let execution = Execution {
                 server,
                 commands,
@@ -84,6 +89,18 @@ pub(crate) fn run(
                 true => tokio::task::block_in_place(|| execute(execution)),
                 false => execute(execution),
             };
+            // One look at the clock for each command: where one ends, the next begins.
+            let ended = Instant::now();
+            let micros = ended.duration_since(session.began).as_micros();
+            session.began = ended;
+            if micros >= u128::from(server.settings.slow_micros()) && command.name != "exec" {
+                let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+                let most = server.settings.text("slowlog-max-len");
+                let most = most.parse().unwrap_or_default();
+                server
+                    .monitor
+                    .note_slow(&session.client, args, micros, most);
+            }
             executed.map(|()| command)
         }
     };
@@ -280,6 +297,11 @@ pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
     let mark = outer.reply.out.len();
     let called = find(outer.commands, args).and_then(|command| {
         outer.work.commands += 1;
+        if outer.server.monitor.is_watched() && !command.has(ADMIN) {
+            let session = &outer.session;
+            let from = &session.client.address;
+            outer.server.monitor.show(session.database, from, args);
+        }
         call(Execution {
             server: outer.server,
             commands: outer.commands,
@@ -309,6 +331,12 @@ pub(crate) fn call_in_script(
         outer.work.commands += 1;
         if command.has(WRITE) {
             outer.server.scripts.running.writes();
+        }
+        if outer.server.monitor.is_watched() {
+            outer
+                .server
+                .monitor
+                .show(outer.session.database, "lua", args);
         }
         call(Execution {
             server: outer.server,

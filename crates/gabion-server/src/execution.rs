@@ -106,10 +106,7 @@ impl<'a> Execution<'a> {
         on_timeout: OnTimeout,
     ) {
         if self.is_inside {
-            return match on_timeout {
-                OnTimeout::NullArray => self.reply.null_array(),
-                OnTimeout::Null => self.reply.null(),
-            };
+            return on_timeout.write(self.reply);
         }
         if self.session.is_retry {
             self.session.still_waits = true;

@@ -114,6 +114,7 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
         pubsub: Default::default(),
         clients: Clients::default(),
         scripts: Default::default(),
+        monitor: Default::default(),
         cursors: Default::default(),
         counts: Default::default(),
         syncer: Syncer::start(Arc::clone(&store)),

@@ -13,6 +13,7 @@ use crate::config::{Config, Fsync, Settings};
 use crate::cursors::Cursors;
 use crate::events::Events;
 use crate::locks::Locks;
+use crate::monitor::Monitor;
 use crate::pubsub::PubSub;
 use crate::resp::reply::{DIGITS_MAX, decimal};
 use crate::script::Scripts;
@@ -93,6 +94,8 @@ pub(crate) struct Server {
     pub(crate) pubsub: PubSub,
     /// Scripts and functions.
     pub(crate) scripts: Scripts,
+    /// What is noted of commands.
+    pub(crate) monitor: Monitor,
     /// Who is connected.
     pub(crate) clients: Clients,
     /// Places of scans.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::args::OwnedArgs;
 use crate::blocking::Wait;
@@ -59,6 +60,8 @@ pub(crate) struct Session {
     pub(crate) is_retry: bool,
     /// Whether such a command has found nothing again.
     pub(crate) still_waits: bool,
+    /// When its last command ended, or its turn began.
+    pub(crate) began: Instant,
     /// Whether it ends after the reply.
     pub(crate) is_closing: bool,
 }
@@ -79,6 +82,7 @@ impl Session {
             wait: None,
             is_retry: false,
             still_waits: false,
+            began: Instant::now(),
             is_closing: false,
         }
     }

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    bitfield, bits, client, cluster, config, connection, debug, expiry, functions, geo, hash,
+    bitfield, bits, client, cluster, config, connection, debug, dump, expiry, functions, geo, hash,
     hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers, object,
     pubsub, scan, scripts, server, set, sort, stream, stream_groups, stream_info, string,
-    transactions, zset, zset_pops, zset_ranges, zset_sets,
+    transactions, watching, zset, zset_pops, zset_ranges, zset_sets,
 };
 
 const FAMILIES: &[&[Command]] = &[
@@ -18,6 +18,7 @@ const FAMILIES: &[&[Command]] = &[
     config::COMMANDS,
     connection::COMMANDS,
     debug::COMMANDS,
+    dump::COMMANDS,
     expiry::COMMANDS,
     functions::COMMANDS,
     geo::COMMANDS,
@@ -43,6 +44,7 @@ const FAMILIES: &[&[Command]] = &[
     stream_info::COMMANDS,
     string::COMMANDS,
     transactions::COMMANDS,
+    watching::COMMANDS,
     zset::COMMANDS,
     zset_pops::COMMANDS,
     zset_ranges::COMMANDS,

@@ -1,6 +1,6 @@
 //! Functions: `FUNCTION` and `FCALL`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::{
     ALLOW_BUSY, ALONE, Command, DENYOOM, Group, LONG, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE,
@@ -8,6 +8,7 @@ use crate::command::{
 };
 use crate::commands::scripts::{end, run_call};
 use crate::commands::{container, help};
+use crate::dump::{Reader, Writer};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
@@ -38,6 +39,11 @@ const SUBCOMMANDS: &[Command] = &[
     command("delete", 3, delete)
         .flags(NOSCRIPT | WRITE | ALONE)
         .about(ABOUT, "7.0.0", "Removes a library."),
+    command("dump", 2, dump).flags(NOSCRIPT | ALONE).about(
+        ABOUT,
+        "7.0.0",
+        "Returns all libraries as a snapshot has them.",
+    ),
     command("flush", -2, flush)
         .flags(NOSCRIPT | WRITE | ALONE)
         .about(ABOUT, "7.0.0", "Removes all libraries."),
@@ -59,6 +65,13 @@ const SUBCOMMANDS: &[Command] = &[
     command("load", -3, load)
         .flags(NOSCRIPT | WRITE | DENYOOM | ALONE | LONG)
         .about(ABOUT, "7.0.0", "Loads a library."),
+    command("restore", -3, restore)
+        .flags(NOSCRIPT | WRITE | DENYOOM | ALONE | LONG)
+        .about(
+            ABOUT,
+            "7.0.0",
+            "Loads the libraries that DUMP has returned.",
+        ),
     command("stats", 2, stats)
         .flags(NOSCRIPT | ALLOW_BUSY)
         .about(ABOUT, "7.0.0", "Tells which function runs."),
@@ -208,6 +221,88 @@ fn remove_all(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
+/// What stands before a library in a snapshot.
+const OF_SNAPSHOT: u8 = 245;
+
+fn dump(execution: &mut Execution<'_>) -> Result<()> {
+    let server = execution.server;
+    let engine = server.scripts.engine(&server.store)?;
+    let mut writer = Writer::default();
+    for library in engine.libraries.values() {
+        writer.byte(OF_SNAPSHOT);
+        writer.string(&library.code);
+    }
+    execution.reply.bulk(writer.finish());
+    Ok(())
+}
+
+fn restore(execution: &mut Execution<'_>) -> Result<()> {
+    let args = execution.args;
+    if args.len() > 4 {
+        return Err(unfit(execution));
+    }
+    let policy = args.get(3).map(<[u8]>::to_ascii_lowercase);
+    let (flushes, replaces) = match policy.as_deref() {
+        None | Some(b"append") => (false, false),
+        Some(b"replace") => (false, true),
+        Some(b"flush") => (true, false),
+        Some(_) => {
+            return Err(Fault::line(
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            ));
+        }
+    };
+    let mut reader = Reader::new(args.at(2))?;
+    let mut codes = Vec::new();
+    while !reader.is_empty() {
+        if reader.byte()? != OF_SNAPSHOT {
+            return Err(Fault::line("ERR given type is not a function"));
+        }
+        codes.push(reader.string()?);
+    }
+    let server = execution.server;
+    let mut engine = server.scripts.engine(&server.store)?;
+    let without: BTreeSet<Vec<u8>> = match flushes {
+        true => engine.libraries.keys().cloned().collect(),
+        false => BTreeSet::new(),
+    };
+    // All are checked before the first takes effect.
+    let mut made: BTreeMap<Vec<u8>, Library> = BTreeMap::new();
+    for code in &codes {
+        let (name, library) = prepare(&mut engine, code, replaces, &without).map_err(|fault| {
+            // Here the name of a library stands without quotation marks.
+            let text = fault.text().replace('\'', "");
+            Fault::new(text)
+        })?;
+        let taken = made.values().flat_map(|other| other.functions.keys());
+        if let Some(taken) = taken
+            .into_iter()
+            .find(|function| library.functions.contains_key(*function))
+        {
+            let taken = String::from_utf8_lossy(taken);
+            return Err(Fault::new(format!("ERR Function {taken} already exists")));
+        }
+        made.insert(name, library);
+    }
+    for name in &without {
+        execution
+            .work
+            .write(Room::Settings, &library_key(name), None)?;
+        engine.libraries.remove(name);
+    }
+    for (name, library) in made {
+        let key = library_key(&name);
+        execution
+            .work
+            .write(Room::Settings, &key, Some(&library.code))?;
+        engine.libraries.insert(name, library);
+        execution.work.dirty += 1;
+    }
+    server.scripts.note(&engine);
+    execution.reply.ok();
+    Ok(())
+}
+
 fn list(execution: &mut Execution<'_>) -> Result<()> {
     let args = execution.args;
     let (mut with_code, mut pattern, mut at) = (false, None, 2);
@@ -311,6 +406,10 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         execution,
         &[
             "FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "DUMP",
+            "    Return all libraries as a snapshot has them.",
+            "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+            "    Load the libraries that DUMP has returned.",
             "DELETE <LIBRARY NAME>",
             "    Remove a library.",
             "FLUSH [ASYNC|SYNC]",

@@ -146,7 +146,7 @@ fn create(execution: &mut Execution<'_>) -> Result<()> {
     };
     let last = match text {
         b"$" => stream.last,
-        text => id(text, 0)?,
+        text => bound(text, true)?,
     };
     if stream.group(execution.work, name)?.is_some() {
         return Err(Fault::line("BUSYGROUP Consumer Group name already exists"));
@@ -174,7 +174,7 @@ fn setid(execution: &mut Execution<'_>) -> Result<()> {
     let (stream, mut group) = group_of(execution)?;
     group.last = match text {
         b"$" => stream.last,
-        text => id(text, 0)?,
+        text => bound(text, true)?,
     };
     group.read = read;
     stream.set_group(execution.work, name, group)?;
