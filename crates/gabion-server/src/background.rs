@@ -42,7 +42,10 @@ pub(crate) async fn run(server: Arc<Server>) {
 /// Removes some keys that have expired; returns how many were looked at.
 fn remove_expired(server: &Arc<Server>) -> Result<usize> {
     // ORDER: Relaxed; a switch for tests.
-    if server.is_stopping() || !server.removes_expired.load(Ordering::Relaxed) {
+    if server.is_stopping()
+        || server.pause.left().is_some()
+        || !server.removes_expired.load(Ordering::Relaxed)
+    {
         return Ok(0);
     }
     let now_ms = now_ms();

@@ -47,6 +47,8 @@ pub(crate) const BLOCKING: u32 = 1 << 13;
 /// It runs while a script has been running for long, so it takes no locks.
 pub(crate) const ALLOW_BUSY: u32 = 1 << 14;
 
+/// What it does may reach replicas, though it may write nothing.
+pub(crate) const MAY_WRITE: u32 = 1 << 28;
 /// It reads all that it needs before it writes: [`Way::Direct`](crate::store::work::Way). Not
 /// shown to clients, as those that follow.
 pub(crate) const DIRECT: u32 = 1 << 24;

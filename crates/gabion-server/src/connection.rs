@@ -55,6 +55,9 @@ const SLOW_FOR_MS: u64 = 100;
 /// Memory of a buffer that is kept, in bytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
+/// How long a pause lasts at least once it was ended early.
+const PAUSE_STEP: Duration = Duration::from_millis(5);
+
 /// How a round of commands has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
@@ -64,6 +67,8 @@ enum Round {
     Full,
     /// The last command waits for a key.
     Blocked,
+    /// The next command waits for the end of a pause.
+    Paused(Duration),
     /// The connection ends.
     Ends,
 }
@@ -117,6 +122,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match round {
                 Round::Ends => return Ok(()),
                 Round::Full => {}
+                Round::Paused(left) => {
+                    if self.session.client.is_killed() || self.server.is_stopping() {
+                        return Ok(());
+                    }
+                    tokio::time::sleep(left.min(PAUSE_STEP)).await;
+                }
                 Round::Blocked => {
                     if !self.wait().await? {
                         return Ok(());
@@ -164,6 +175,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Parsed::Incomplete(missing)) => break Round::Waits(missing),
                 Ok(Parsed::Request(length)) => {
                     let args = self.parser.args(bytes);
+                    if let Some(left) = self.server.pause.left()
+                        && dispatch::is_paused(&self.server, self.commands, &self.session, args)
+                    {
+                        // The request stays where it is until its turn comes.
+                        self.parser.reset();
+                        break Round::Paused(left);
+                    }
                     if args.len() > 0 {
                         dispatch::run(
                             &self.server,

@@ -18,8 +18,8 @@ use std::time::Instant;
 use crate::args::Args;
 use crate::clients::now_ms;
 use crate::command::{
-    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, NO_AUTH, NO_MULTI, NOSCRIPT,
-    ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
+    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, MAY_WRITE, NO_AUTH, NO_MULTI,
+    NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
 };
 use crate::execution::{Execution, wrong_arguments};
 use crate::expire;
@@ -124,6 +124,30 @@ pub(crate) fn run(
             reply.out.truncate(mark);
             session.wants = Wants::All;
         }
+    }
+}
+
+/// Whether a request waits while clients are paused: it writes, or all wait.
+pub(crate) fn is_paused(
+    server: &Server,
+    commands: &'static Commands,
+    session: &Session,
+    args: Args<'_>,
+) -> bool {
+    if server.pause.is_for_all() {
+        return true;
+    }
+    let writes = |args: Args<'_>| {
+        // Scripts and messages may write.
+        find(commands, args)
+            .is_ok_and(|command| command.has(WRITE | MAY_WRITE) && !command.has(UNQUEUED))
+    };
+    match &session.multi {
+        None => writes(args),
+        Some(multi) if args.at(0).eq_ignore_ascii_case(b"exec") => {
+            multi.queue.iter().any(|queued| writes(queued.borrow()))
+        }
+        Some(_) => false,
     }
 }
 

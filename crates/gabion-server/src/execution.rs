@@ -203,6 +203,9 @@ impl<'a> Execution<'a> {
                 found?;
             }
             self.work.flush(space)?;
+            for key in self.server.blocking.keys_of(*database) {
+                self.work.touch(space, &key);
+            }
         }
         Ok(())
     }

@@ -22,6 +22,11 @@
 //! | `01nnnnnn nnnnnnnn` | n + 1 zeros |
 //! | `1vvvvvnn` | n + 1 times v + 1 |
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "runs and ranks are short, and the low bits are meant"
+)]
+
 /// Bits of a hash that choose the register.
 const INDEX_BITS: u32 = 14;
 /// Registers.

@@ -65,6 +65,7 @@ mod listen;
 mod locks;
 mod monitor;
 mod open;
+mod pause;
 mod pubsub;
 mod random;
 mod resp;

@@ -115,6 +115,7 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
         clients: Clients::default(),
         scripts: Default::default(),
         monitor: Default::default(),
+        pause: Default::default(),
         cursors: Default::default(),
         counts: Default::default(),
         syncer: Syncer::start(Arc::clone(&store)),

@@ -14,6 +14,7 @@ use crate::cursors::Cursors;
 use crate::events::Events;
 use crate::locks::Locks;
 use crate::monitor::Monitor;
+use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::resp::reply::{DIGITS_MAX, decimal};
 use crate::script::Scripts;
@@ -96,6 +97,8 @@ pub(crate) struct Server {
     pub(crate) scripts: Scripts,
     /// What is noted of commands.
     pub(crate) monitor: Monitor,
+    /// Until when clients wait.
+    pub(crate) pause: Pause,
     /// Who is connected.
     pub(crate) clients: Clients,
     /// Places of scans.

@@ -4,13 +4,14 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    bitfield, bits, client, cluster, config, connection, debug, dump, expiry, functions, geo, hash,
-    hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers, object,
-    pubsub, scan, scripts, server, set, sort, stream, stream_groups, stream_info, string,
+    acl, bitfield, bits, client, cluster, config, connection, debug, dump, expiry, functions, geo,
+    hash, hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers,
+    object, pubsub, scan, scripts, server, set, sort, stream, stream_groups, stream_info, string,
     transactions, watching, zset, zset_pops, zset_ranges, zset_sets,
 };
 
 const FAMILIES: &[&[Command]] = &[
+    acl::COMMANDS,
     bitfield::COMMANDS,
     bits::COMMANDS,
     client::COMMANDS,

@@ -66,6 +66,14 @@ const SUBCOMMANDS: &[Command] = &[
             "7.0.0",
             "Is taken: no client is evicted here.",
         ),
+    command("pause", -3, pause).flags(OF_CLIENT | ADMIN).about(
+        Group::Connection,
+        "3.0.0",
+        "Lets commands of all clients wait.",
+    ),
+    command("unpause", 2, unpause)
+        .flags(OF_CLIENT | ADMIN)
+        .about(Group::Connection, "6.2.0", "Ends a pause."),
     command("reply", 3, reply).flags(OF_CLIENT).about(
         Group::Connection,
         "3.2.0",
@@ -299,6 +307,33 @@ fn no_evict(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
+fn pause(execution: &mut Execution<'_>) -> Result<()> {
+    let args = execution.args;
+    let is_for_all = match args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"all") => true,
+        Some(b"write") => false,
+        Some(_) => {
+            return Err(Fault::line("ERR CLIENT PAUSE mode must be WRITE or ALL"));
+        }
+    };
+    if args.len() > 4 {
+        return Err(execution.wrong_arguments());
+    }
+    let bad = || Fault::line("ERR timeout is not an integer or out of range");
+    let ms = integer(args.at(2)).ok_or_else(bad)?;
+    let ms = u64::try_from(ms).map_err(|_| Fault::line("ERR timeout is negative"))?;
+    let length = std::time::Duration::from_millis(ms);
+    execution.server.pause.begin(length, is_for_all);
+    execution.reply.ok();
+    Ok(())
+}
+
+fn unpause(execution: &mut Execution<'_>) -> Result<()> {
+    execution.server.pause.end();
+    execution.reply.ok();
+    Ok(())
+}
+
 fn reply(execution: &mut Execution<'_>) -> Result<()> {
     match execution.arg(2).to_ascii_lowercase().as_slice() {
         b"on" => {
@@ -368,6 +403,10 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "    End connections by ID, ADDR, LADDR, TYPE, USER; SKIPME (yes|no).",
             "LIST [TYPE <type> | ID <id> ...]",
             "    Tell about connections.",
+            "PAUSE <timeout> [WRITE|ALL]",
+            "    Let commands of all clients wait for milliseconds.",
+            "UNPAUSE",
+            "    End a pause.",
             "REPLY (ON|OFF|SKIP)",
             "    Turn replies on and off.",
             "SETINFO (LIB-NAME|LIB-VER) <value>",

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::{
-    ALLOW_BUSY, ALONE, Command, DENYOOM, Group, LONG, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE,
-    WRITE, command,
+    ALLOW_BUSY, ALONE, Command, DENYOOM, Group, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY,
+    STALE, WRITE, command,
 };
 use crate::commands::scripts::{end, run_call};
 use crate::commands::{container, help};
@@ -21,7 +21,7 @@ const OF_CALLS: u32 = NOSCRIPT | STALE | ALONE | LONG | MOVABLE_KEYS;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("fcall", -3, fcall)
-        .flags(OF_CALLS)
+        .flags(OF_CALLS | MAY_WRITE)
         .counted_keys(2, 2)
         .about(ABOUT, "7.0.0", "Runs a function."),
     command("fcall_ro", -3, fcall)

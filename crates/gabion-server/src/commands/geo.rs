@@ -1,5 +1,10 @@
 //! Places on the earth: `GEOADD`, `GEOSEARCH`, and their kin.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "scores are whole numbers below 2^52"
+)]
+
 use std::ops::Bound;
 
 use crate::args::{Args, float};

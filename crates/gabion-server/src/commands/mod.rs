@@ -1,5 +1,6 @@
 //! The commands, a file for each family: a table and its handlers.
 
+pub(crate) mod acl;
 pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod client;

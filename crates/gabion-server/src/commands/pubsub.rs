@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::command::{Command, FAST, Group, LOADING, NOSCRIPT, PUBSUB, STALE, command};
+use crate::command::{Command, FAST, Group, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, command};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::Result;
@@ -15,11 +15,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("psubscribe", -2, psubscribe)
         .flags(OF_SUBSCRIBERS)
         .about(Group::PubSub, "2.0.0", "Listens to channels by patterns."),
-    command("publish", 3, publish).flags(OF_PUBLISHERS).about(
-        Group::PubSub,
-        "2.0.0",
-        "Sends a message to a channel.",
-    ),
+    command("publish", 3, publish)
+        .flags(MAY_WRITE | OF_PUBLISHERS)
+        .about(Group::PubSub, "2.0.0", "Sends a message to a channel."),
     command("pubsub", -2, container).with(SUBCOMMANDS).about(
         Group::PubSub,
         "2.8.0",
@@ -28,11 +26,13 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("punsubscribe", -1, punsubscribe)
         .flags(OF_SUBSCRIBERS)
         .about(Group::PubSub, "2.0.0", "Listens no more by patterns."),
-    command("spublish", 3, spublish).flags(OF_PUBLISHERS).about(
-        Group::PubSub,
-        "7.0.0",
-        "Sends a message to a channel of a shard.",
-    ),
+    command("spublish", 3, spublish)
+        .flags(MAY_WRITE | OF_PUBLISHERS)
+        .about(
+            Group::PubSub,
+            "7.0.0",
+            "Sends a message to a channel of a shard.",
+        ),
     command("ssubscribe", -2, ssubscribe)
         .flags(OF_SUBSCRIBERS)
         .about(Group::PubSub, "7.0.0", "Listens to channels of shards."),

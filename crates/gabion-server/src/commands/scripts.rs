@@ -1,8 +1,8 @@
 //! Scripts: `EVAL`, `EVALSHA`, and `SCRIPT`.
 
 use crate::command::{
-    ALLOW_BUSY, ALONE, Command, Group, LONG, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE, command,
-    parse_integer,
+    ALLOW_BUSY, ALONE, Command, Group, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE,
+    command, parse_integer,
 };
 use crate::commands::{container, help};
 use crate::execution::Execution;
@@ -11,11 +11,12 @@ use crate::script::{BUSY_FUNCTION, BUSY_SCRIPT, Call, Kill, Script, failed, hash
 use crate::server::count;
 
 const OF_SCRIPTS: u32 = NOSCRIPT | STALE | ALONE | LONG | MOVABLE_KEYS;
+const WRITING: u32 = OF_SCRIPTS | MAY_WRITE;
 const ABOUT: Group = Group::Scripting;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("eval", -3, eval)
-        .flags(OF_SCRIPTS)
+        .flags(WRITING)
         .counted_keys(2, 2)
         .about(ABOUT, "2.6.0", "Runs a script."),
     command("eval_ro", -3, eval)
@@ -23,7 +24,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .counted_keys(2, 2)
         .about(ABOUT, "7.0.0", "Runs a script that writes nothing."),
     command("evalsha", -3, evalsha)
-        .flags(OF_SCRIPTS)
+        .flags(WRITING)
         .counted_keys(2, 2)
         .about(ABOUT, "2.6.0", "Runs a script that was loaded."),
     command("evalsha_ro", -3, evalsha)

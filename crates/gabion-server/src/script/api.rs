@@ -4,10 +4,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, Table};
 
 use super::host::{add, bytes, float, number, one, string};
-use crate::table::commands;
 
 /// The line of an error with a code in front, whether or not the script has given one.
 pub(crate) fn error_line(text: &str) -> String {
@@ -80,19 +79,6 @@ pub(crate) fn library(lua: &Lua, is_resp3: &Arc<AtomicBool>) -> mlua::Result<Tab
             );
         }
         Ok(Vec::new())
-    })?;
-    add(lua, &table, "acl_check_cmd", |_, args| {
-        if args.is_empty() {
-            return Err(
-                "Please specify at least one argument for this redis.acl_check_cmd() call"
-                    .to_owned(),
-            );
-        }
-        match commands().find(&bytes(args, 0)?) {
-            // There is one user, who may do everything.
-            Some(_) => one(Value::Boolean(true)),
-            None => Err("ERR Invalid command passed to redis.acl_check_cmd()".to_owned()),
-        }
     })?;
     Ok(table)
 }

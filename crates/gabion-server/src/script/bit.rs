@@ -1,5 +1,7 @@
 //! The library `bit`: operations on numbers of 32 bits, as that of LuaJIT.
 
+#![expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+
 use mlua::{Lua, Table, Value};
 
 use super::host::{Outcome, add, number, one};

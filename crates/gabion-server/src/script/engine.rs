@@ -216,6 +216,13 @@ impl Engine {
         // ORDER: Relaxed; one thread at a time runs scripts.
         self.is_resp3.store(false, Ordering::Relaxed);
         let database = execution.session.database;
+        if !self.host.contains_key("knows")? {
+            let commands = execution.commands;
+            let knows = self.lua.create_function(move |_, name: mlua::LuaString| {
+                Ok(commands.find(&name.as_bytes()).is_some())
+            })?;
+            self.host.raw_set("knows", knows)?;
+        }
         let mut reply = Reply::default();
         let results = self.lua.scope(|scope| {
             let (execution, reply) = (&mut *execution, &mut reply);

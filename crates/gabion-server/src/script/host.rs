@@ -3,6 +3,11 @@
 //! A function that fails returns why in front of its results, and the prelude raises it with the
 //! place in the script: an error of Rust would have none.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers of Lua lose their fractions"
+)]
+
 use mlua::{Lua, MultiValue, Table, Value};
 
 /// Results, or why there are none.

@@ -1,5 +1,10 @@
 //! The library `cmsgpack`: MessagePack.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "widths were chosen by the value"
+)]
+
 use mlua::{Lua, Table, Value};
 
 use super::host::{Outcome, add, bytes, pairs, string, whole};
@@ -34,7 +39,7 @@ fn length(out: &mut Vec<u8>, count: usize, marks: [Option<u8>; 3]) {
 fn pack_whole(out: &mut Vec<u8>, number: i64) {
     let bytes = ordered(number.to_le_bytes());
     let (mark, width) = match number {
-        0..=0x7f | -32..0 => (None, 1),
+        -32..=0x7f => (None, 1),
         0x80..=0xff => (Some(0xcc), 1),
         0x100..=0xffff => (Some(0xcd), 2),
         0x1_0000..=0xffff_ffff => (Some(0xce), 4),

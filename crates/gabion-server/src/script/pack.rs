@@ -12,6 +12,8 @@
 //! | `cn` | n bytes of a string; with 0 all of it, or as many as the number before says |
 //! | `x` | a zero |
 
+#![expect(clippy::cast_possible_truncation, reason = "the low bytes are meant")]
+
 use mlua::{Lua, Table, Value};
 
 use super::host::{Outcome, add, bytes, float, number, string, whole};
@@ -304,8 +306,9 @@ mod tests {
     fn what_is_packed_comes_back() {
         let lua = Lua::new();
         let code = r#"
-            local _, packed = pack(">i2<I4bdsc3x!4 h i4", -2, 4000000000, -1, 0.1, "ab", "xyz", 7, 8)
-            local _, a, b, c, d, e, f, g, h, next = unpack(">i2<I4bdsc3x!4 h i4", packed)
+            local format = ">i2<I4bdsc3x!4 h i4"
+            local _, packed = pack(format, -2, 4000000000, -1, 0.1, "ab", "xyz", 7, 8)
+            local _, a, b, c, d, e, f, g, h, next = unpack(format, packed)
             return table.concat({a, b, c, d, e, f, g, h, next, #packed}, " ")
         "#;
         assert_eq!(run(&lua, code), "-2 4000000000 -1 0.1 ab xyz 7 8 29 28");

@@ -12,6 +12,11 @@
 //!
 //! The way back is the same, but a number loses its fraction, and a table ends at its first nil.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers of Lua lose their fractions"
+)]
+
 use mlua::{Lua, Table, Value};
 
 use crate::resp::reply::Reply;

@@ -37,7 +37,8 @@ fn entries() {
             ("type s", "stream"),
             (
                 "xrange s - +",
-                "[[\"1-1\" [\"a\" \"1\" \"b\" \"2\"]] [\"1-2\" [\"a\" \"2\"]] [\"2-0\" [\"a\" \"3\"]]]",
+                "[[\"1-1\" [\"a\" \"1\" \"b\" \"2\"]] [\"1-2\" [\"a\" \"2\"]] \
+                 [\"2-0\" [\"a\" \"3\"]]]",
             ),
             ("xrange s (1-1 1", "[[\"1-2\" [\"a\" \"2\"]]]"),
             ("xrevrange s + - count 1", "[[\"2-0\" [\"a\" \"3\"]]]"),
@@ -48,8 +49,9 @@ fn entries() {
             ("xread streams s $", "nil"),
             ("xread block 1 streams s $", "nil"),
             (
-                "xread streams s",
-                "-ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified.",
+                "xread streams s t 1",
+                "-ERR Unbalanced 'xread' list of streams: for each stream key an ID \
+                 or '$' must be specified.",
             ),
             ("xdel s 1-1 9-9", "1"),
             ("xadd s maxlen = 2 5 a 4", "\"5-0\""),
