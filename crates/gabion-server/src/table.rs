@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use crate::command::{Command, Commands};
 use crate::commands::{
-    client, config, connection, debug, expiry, functions, hash, hash_expiry, info, introspection,
-    keys, lcs, list, list_moves, numbers, object, pubsub, scan, server, set, sort, string,
-    transactions, zset, zset_pops, zset_ranges, zset_sets,
+    client, config, connection, debug, dump, expiry, functions, hash, hash_expiry, info,
+    introspection, keys, lcs, list, list_moves, numbers, object, pubsub, scan, server, set, sort,
+    string, transactions, zset, zset_pops, zset_ranges, zset_sets,
 };
 
 const FAMILIES: &[&[Command]] = &[
@@ -14,6 +14,7 @@ const FAMILIES: &[&[Command]] = &[
     config::COMMANDS,
     connection::COMMANDS,
     debug::COMMANDS,
+    dump::COMMANDS,
     expiry::COMMANDS,
     functions::COMMANDS,
     hash::COMMANDS,
