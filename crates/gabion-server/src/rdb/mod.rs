@@ -319,6 +319,26 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever has a right foot is read or refused.
+        #[test]
+        fn no_payload_makes_the_reader_panic(
+            kind in 0..27_u8,
+            value in proptest::collection::vec(proptest::num::u8::ANY, 0..60),
+            is_string: bool,
+        ) {
+            let mut payload = vec![kind];
+            if is_string {
+                // A packed form, whose length is right.
+                push_string(&mut payload, &value);
+            } else {
+                payload.extend_from_slice(&value);
+            }
+            payload.extend_from_slice(&[10, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            let _ = read(&payload);
+        }
+    }
+
     /// Payloads that Redis 7.0 has written: `DUMP` of each key.
     #[test]
     fn what_redis_has_written_is_read() {
