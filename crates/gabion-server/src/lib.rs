@@ -33,10 +33,10 @@
 //! `docs/server-format.md` describes what is in the store; **`store/meta.rs`** encodes it.
 //!
 //! # Collections
-//! **`store/members.rs`** is what sets, sorted sets and hashes are made of: members in the record of
-//! the key, or each with a record of its own. **`store/scored.rs`** adds the order of scores,
-//! **`store/hash.rs`** fields that expire, and **`store/list.rs`** is for lists. A handler opens one
-//! (**`open.rs`**), changes it in memory, and saves it: that writes what has changed.
+//! **`store/members.rs`** is what sets, sorted sets and hashes are made of: members in the record
+//! of the key, or each with a record of its own. **`store/scored.rs`** adds the order of scores,
+//! **`store/hash.rs`** fields that expire, and **`store/list.rs`** is for lists. A handler opens
+//! one (**`open.rs`**), changes it in memory, and saves it: that writes what has changed.
 //!
 //! # A new command
 //! An entry in the table of its family, and a handler: `fn(&mut Execution) -> Result<()>`. It reads

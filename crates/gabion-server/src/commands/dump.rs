@@ -36,7 +36,11 @@ fn dump(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn value_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<Value> {
+/// The value of a record.
+///
+/// # Errors
+/// Of the store; and for a stream.
+pub(crate) fn value_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<Value> {
     let space = execution.space();
     let work = &mut *execution.work;
     Ok(match meta.head.kind {

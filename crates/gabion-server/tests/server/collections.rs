@@ -496,6 +496,13 @@ fn a_dump_is_restored_as_it_was() {
                 "-BUSYKEY Target key name already exists."
             );
         }
+        let digests = client.say("debug digest-value hash copy none");
+        let digests: Vec<_> = digests.trim_matches(['[', ']']).split(' ').collect();
+        assert_eq!(client.say("persist copy"), "1");
+        let persisted = client.say("debug digest-value copy");
+        assert_eq!(persisted, format!("[{}]", digests[0]));
+        assert_ne!(digests[0], digests[1]);
+        assert_eq!(digests[2], format!("\"{}\"", "0".repeat(40)));
         check(
             client,
             &[
