@@ -10,14 +10,15 @@
 //! # Invariants
 //! - I1. A waiter is `Waiting` until one side ends that, under the waiter's lock: a server of it
 //!   with a reply, or its own connection, which has waited long enough or has gone.
-//! - I2. No lock of keys is held when a waiter's lock is taken.
+//! - I2. Who holds the gate or locks of keys does not wait for a waiter's lock: who serves a waiter
+//!   holds that one, and waits for the others.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -165,9 +166,23 @@ impl Blocking {
         waiter
     }
 
-    /// Ends the wait of a client with a reply; false if it had ended.
+    /// Ends the wait of a client with a reply; false if it had ended. For who holds no locks.
     pub(crate) fn end(&self, waiter: &Arc<Waiter>, reply: BytesMut) -> bool {
-        let mut state = waiter.state.lock();
+        self.end_with(waiter, waiter.state.lock(), reply)
+    }
+
+    /// The same for commands; false also if the client is being served.
+    pub(crate) fn try_end(&self, waiter: &Arc<Waiter>, reply: BytesMut) -> bool {
+        let state = waiter.state.try_lock();
+        state.is_some_and(|state| self.end_with(waiter, state, reply))
+    }
+
+    fn end_with(
+        &self,
+        waiter: &Arc<Waiter>,
+        mut state: MutexGuard<'_, State>,
+        reply: BytesMut,
+    ) -> bool {
         if !matches!(*state, State::Waiting) {
             return false;
         }

@@ -15,7 +15,8 @@
 //!    **`execution.rs`**: arguments, reply, and the work on the store (**`store/work.rs`**).
 //! 5. The work commits as a whole: one put, one batch, or one transaction. That is the moment at
 //!    which the command takes effect.
-//! 6. Watchers (**`watch.rs`**) are told under the locks, listeners (**`pubsub.rs`**) after them.
+//! 6. Watchers (**`watch.rs`**) are told under the locks, listeners (**`pubsub.rs`**) after them,
+//!    and then clients that wait for the keys are served (**`blocking.rs`**, **`wake.rs`**).
 //!
 //! # Invariants
 //! - S1. The server is the only writer of its store. So whoever holds the locks of its keys reads
@@ -30,6 +31,12 @@
 //!
 //! # Records
 //! `docs/server-format.md` describes what is in the store; **`store/meta.rs`** encodes it.
+//!
+//! # Collections
+//! **`store/members.rs`** is what sets, sorted sets and hashes are made of: members in the record
+//! of the key, or each with a record of its own. **`store/scored.rs`** adds the order of scores,
+//! **`store/hash.rs`** fields that expire, and **`store/list.rs`** is for lists. A handler opens
+//! one (**`open.rs`**), changes it in memory, and saves it: that writes what has changed.
 //!
 //! # A new command
 //! An entry in the table of its family, and a handler: `fn(&mut Execution) -> Result<()>`. It reads
@@ -53,7 +60,6 @@ mod config;
 mod connection;
 mod cursors;
 mod dispatch;
-mod dump;
 mod events;
 mod execution;
 mod expire;
@@ -68,6 +74,7 @@ mod open;
 mod pause;
 mod pubsub;
 mod random;
+mod rdb;
 mod resp;
 mod script;
 mod server;

@@ -380,7 +380,7 @@ fn unblock(execution: &mut Execution<'_>) -> Result<()> {
             true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             false => reply.out = waiter.in_vain(),
         }
-        execution.server.blocking.end(&waiter, reply.out)
+        execution.server.blocking.try_end(&waiter, reply.out)
     });
     execution.reply.flag(is_ended);
     Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::args::float;
 use crate::command::{ADMIN, ALONE, Command, Group, LOADING, LONG, NOSCRIPT, STALE, command};
 use crate::commands::object::encoding_of;
-use crate::commands::{container, help};
+use crate::commands::{container, digest, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
@@ -19,10 +19,22 @@ pub(crate) const COMMANDS: &[Command] = &[command("debug", -2, container).with(S
 )];
 
 const SUBCOMMANDS: &[Command] = &[
+    command("digest", 2, digest::digest)
+        .flags(OF_DEBUG | ALONE | LONG)
+        .about(Group::Server, "1.0.0", "Returns a fingerprint of all keys."),
+    command("digest-value", -3, digest::digest_value)
+        .flags(OF_DEBUG | crate::command::READONLY)
+        .keys(2, -1, 1)
+        .about(Group::Server, "5.0.0", "Returns fingerprints of values."),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Server,
         "1.0.0",
         "Tells about the subcommands.",
+    ),
+    command("loadaof", 2, take).flags(OF_DEBUG).about(
+        Group::Server,
+        "1.0.0",
+        "Is taken: all data is on the drive and read from there.",
     ),
     command("object", -3, object)
         .flags(OF_DEBUG | crate::command::READONLY)

@@ -8,10 +8,10 @@ use crate::command::{
 };
 use crate::commands::scripts::{end, run_call};
 use crate::commands::{container, help};
-use crate::dump::{Reader, Writer};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
+use crate::rdb::{Refused, libraries};
 use crate::script::{Call, Engine, Library, library, metadata};
 use crate::store::library_key;
 use crate::store::work::Room;
@@ -221,18 +221,12 @@ fn remove_all(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What stands before a library in a snapshot.
-const OF_SNAPSHOT: u8 = 245;
-
 fn dump(execution: &mut Execution<'_>) -> Result<()> {
     let server = execution.server;
     let engine = server.scripts.engine(&server.store)?;
-    let mut writer = Writer::default();
-    for library in engine.libraries.values() {
-        writer.byte(OF_SNAPSHOT);
-        writer.string(&library.code);
-    }
-    execution.reply.bulk(writer.finish());
+    let programs = engine.libraries.values();
+    let payload = libraries::write(programs.map(|library| library.code.as_slice()));
+    execution.reply.bulk(payload);
     Ok(())
 }
 
@@ -252,14 +246,10 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
             ));
         }
     };
-    let mut reader = Reader::new(args.at(2))?;
-    let mut codes = Vec::new();
-    while !reader.is_empty() {
-        if reader.byte()? != OF_SNAPSHOT {
-            return Err(Fault::line("ERR given type is not a function"));
-        }
-        codes.push(reader.string()?);
-    }
+    let codes = libraries::read(args.at(2)).map_err(|refused| match refused {
+        Refused::Foot => Fault::line("ERR DUMP payload version or checksum are wrong"),
+        Refused::Value => Fault::line("ERR given type is not a function"),
+    })?;
     let server = execution.server;
     let mut engine = server.scripts.engine(&server.store)?;
     let without: BTreeSet<Vec<u8>> = match flushes {

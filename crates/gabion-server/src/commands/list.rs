@@ -342,7 +342,7 @@ fn lrem(execution: &mut Execution<'_>) -> Result<()> {
     let mut list = List::open(execution, key)?;
     let mut places = places_of(execution, &list, element, (most, usize::MAX, count < 0))?;
     places.sort_unstable();
-    list.retain(execution.work, &places)?;
+    list.remove(execution.work, &places)?;
     let saved = list.save(execution, key)?;
     execution.tell(saved, Events::LIST, "lrem", key);
     execution.reply.count(places.len());

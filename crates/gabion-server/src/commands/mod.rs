@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod debug;
+pub(crate) mod digest;
 pub(crate) mod dump;
 pub(crate) mod expires;
 pub(crate) mod expiry;

@@ -276,11 +276,23 @@ impl Hash {
     /// # Errors
     /// Of the store.
     pub(crate) fn visit(&self, work: &mut Work, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.visit_all(work, |field, _, value| take(field, value))
+    }
+
+    /// The same with the moments at which they expire.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub(crate) fn visit_all(
+        &self,
+        work: &mut Work,
+        mut take: impl FnMut(&[u8], Option<u64>, &[u8]),
+    ) -> Result<()> {
         let mut failed = Ok(());
         self.members.visit(work, |field, payload| {
             match decode(payload) {
                 Ok((moment, value)) if moment.is_none_or(|moment| moment > self.now_ms) => {
-                    take(field, value);
+                    take(field, moment, value);
                 }
                 Ok(_) => {}
                 Err(error) => failed = Err(error),

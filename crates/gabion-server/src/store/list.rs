@@ -307,7 +307,15 @@ impl List {
             End::Right => self.count - 1,
         };
         let element = self.get(work, place)?;
-        self.remove(work, place)?;
+        if self.is_packed() {
+            self.remove(work, &[place])?;
+            return Ok(element);
+        }
+        self.is_changed = true;
+        match at {
+            End::Left => self.cut(1, 0),
+            End::Right => self.cut(0, 1),
+        }
         Ok(element)
     }
 
@@ -365,16 +373,11 @@ impl List {
         self.set(work, place, element)
     }
 
-    /// Takes the element at a place away.
-    fn remove(&mut self, work: &mut Work, place: usize) -> Result<()> {
-        self.retain(work, &[place])
-    }
-
     /// Takes elements away; their places ascend.
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn retain(&mut self, work: &mut Work, removed: &[usize]) -> Result<()> {
+    pub(crate) fn remove(&mut self, work: &mut Work, removed: &[usize]) -> Result<()> {
         let (Some(lowest), Some(highest)) = (removed.first(), removed.last()) else {
             return Ok(());
         };
