@@ -6,7 +6,7 @@ use crate::command::{
 };
 use crate::commands::numbers::plain;
 use crate::commands::picks::{Picks, picks};
-use crate::commands::scan;
+use crate::commands::{read_many, scan};
 use crate::events::Events;
 use crate::execution::{Execution, wrong_arguments};
 use crate::fault::{Fault, Result};
@@ -239,9 +239,11 @@ fn hgetall(execution: &mut Execution<'_>) -> Result<()> {
     let hash = Hash::look_up(execution, execution.arg(1))?;
     let Execution { work, reply, .. } = execution;
     reply.map(usize::try_from(hash.count()).unwrap_or_default());
-    hash.visit(work, |field, value| {
-        reply.bulk(field);
-        reply.bulk(value);
+    read_many(hash.count(), || {
+        hash.visit(work, |field, value| {
+            reply.bulk(field);
+            reply.bulk(value);
+        })
     })
 }
 
@@ -249,14 +251,18 @@ fn hkeys(execution: &mut Execution<'_>) -> Result<()> {
     let hash = Hash::look_up(execution, execution.arg(1))?;
     let Execution { work, reply, .. } = execution;
     reply.array(usize::try_from(hash.count()).unwrap_or_default());
-    hash.visit(work, |field, _| reply.bulk(field))
+    read_many(hash.count(), || {
+        hash.visit(work, |field, _| reply.bulk(field))
+    })
 }
 
 fn hvals(execution: &mut Execution<'_>) -> Result<()> {
     let hash = Hash::look_up(execution, execution.arg(1))?;
     let Execution { work, reply, .. } = execution;
     reply.array(usize::try_from(hash.count()).unwrap_or_default());
-    hash.visit(work, |_, value| reply.bulk(value))
+    read_many(hash.count(), || {
+        hash.visit(work, |_, value| reply.bulk(value))
+    })
 }
 
 fn hincrby(execution: &mut Execution<'_>) -> Result<()> {

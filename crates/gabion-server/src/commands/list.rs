@@ -3,6 +3,7 @@
 use crate::command::{
     Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
 };
+use crate::commands::read_many;
 use crate::events::Events;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
@@ -239,9 +240,11 @@ fn lrange(execution: &mut Execution<'_>) -> Result<()> {
     let places = list.places(from, to);
     let Execution { work, reply, .. } = execution;
     reply.array(places.len());
-    list.visit(work, places, false, |_, element| {
-        reply.bulk(element);
-        true
+    read_many(places.len() as u64, || {
+        list.visit(work, places, false, |_, element| {
+            reply.bulk(element);
+            true
+        })
     })
 }
 

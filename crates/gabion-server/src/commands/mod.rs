@@ -56,6 +56,17 @@ fn help(execution: &mut Execution<'_>, lines: &[&str]) {
     execution.reply.simple("    Print this help.");
 }
 
+/// Elements from which on a command hands the other tasks of its thread over before it reads them.
+const LONG_COUNT: u64 = 10_000;
+
+/// Reads that many elements.
+fn read_many<T>(count: u64, read: impl FnOnce() -> T) -> T {
+    match count >= LONG_COUNT {
+        true => tokio::task::block_in_place(read),
+        false => read(),
+    }
+}
+
 /// The handler of a command that is nothing without a subcommand.
 fn container(execution: &mut Execution<'_>) -> Result<()> {
     Err(execution.wrong_arguments())

@@ -6,7 +6,7 @@ use crate::command::{
     Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
 };
 use crate::commands::picks::{Picks, picks};
-use crate::commands::scan;
+use crate::commands::{read_many, scan};
 use crate::events::Events;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
@@ -153,9 +153,11 @@ fn smembers(execution: &mut Execution<'_>) -> Result<()> {
     let set = Members::look_up(execution, execution.arg(1), Kind::Set)?;
     let Execution { work, reply, .. } = execution;
     reply.set(usize::try_from(set.count()).unwrap_or_default());
-    set.visit(work, |member, _| {
-        reply.bulk(member);
-        true
+    read_many(set.count(), || {
+        set.visit(work, |member, _| {
+            reply.bulk(member);
+            true
+        })
     })
 }
 
@@ -318,10 +320,20 @@ fn combine(
     Ok(found)
 }
 
+/// How many members are read one after the other.
+fn count_read(mut counts: impl Iterator<Item = u64>, of: Of) -> u64 {
+    match of {
+        Of::All => counts.min().unwrap_or_default(),
+        Of::Any => counts.sum(),
+        Of::FirstOnly => counts.next().unwrap_or_default(),
+    }
+}
+
 fn show(execution: &mut Execution<'_>, of: Of) -> Result<()> {
     let keys = execution.args.from(1);
     let sets = sets(execution, keys.iter())?;
-    let found = combine(execution, sets, of, 0)?;
+    let count = count_read(sets.iter().map(Members::count), of);
+    let found = read_many(count, || combine(execution, sets, of, 0))?;
     execution.reply.set(found.len());
     for member in found {
         execution.reply.bulk(member);
@@ -333,7 +345,8 @@ fn store(execution: &mut Execution<'_>, of: Of, name: &'static str) -> Result<()
     let to = execution.arg(1);
     let keys = execution.args.from(2);
     let sets = sets(execution, keys.iter())?;
-    let found = combine(execution, sets, of, 0)?;
+    let count = count_read(sets.iter().map(Members::count), of);
+    let found = read_many(count, || combine(execution, sets, of, 0))?;
     let mut target = Members::empty(execution.space(), Kind::Set);
     for member in &found {
         target.set(execution.work, member, &[])?;

@@ -6,6 +6,7 @@ use crate::args::{Args, float};
 use crate::command::{
     Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
 };
+use crate::commands::read_many;
 use crate::commands::zset::show;
 use crate::events::Events;
 use crate::execution::Execution;
@@ -227,7 +228,12 @@ fn find(execution: &mut Execution<'_>, set: &ScoredSet, asked: &Asked) -> Result
 fn range(execution: &mut Execution<'_>, known: Option<(By, bool)>) -> Result<()> {
     let asked = asked(execution.args.from(2), known, false)?;
     let set = ScoredSet::look_up(execution, execution.arg(1))?;
-    let found = find(execution, &set, &asked)?;
+    let count = match part(&set, asked.stated.clone()) {
+        Range::Places(from, to) => to.min(set.count()).saturating_sub(from),
+        // How many have such scores is not known before.
+        _ => 0,
+    };
+    let found = read_many(count, || find(execution, &set, &asked))?;
     show(execution.reply, &found, asked.with_scores);
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::args::float;
 use crate::command::{Command, DENYOOM, Group, READONLY, WRITE, command};
+use crate::commands::read_many;
 use crate::commands::set::{counted, limit};
 use crate::commands::zset::show;
 use crate::commands::zset_ranges::store;
@@ -240,10 +241,21 @@ fn combine(work: &mut Work, asked: Asked, of: Of, limit: usize) -> Result<Vec<Sc
     Ok(found)
 }
 
+/// How many members are read one after the other.
+fn count_read(asked: &Asked, of: Of) -> u64 {
+    let mut counts = asked.sources.iter().map(|(source, _)| source.count());
+    match of {
+        Of::All => counts.min().unwrap_or_default(),
+        Of::Any => counts.sum(),
+        Of::FirstOnly => counts.next().unwrap_or_default(),
+    }
+}
+
 fn answer(execution: &mut Execution<'_>, of: Of) -> Result<()> {
     let asked = asked(execution, 1, of)?;
     let with_scores = asked.with_scores;
-    let found = combine(execution.work, asked, of, 0)?;
+    let count = count_read(&asked, of);
+    let found = read_many(count, || combine(execution.work, asked, of, 0))?;
     show(execution.reply, &found, with_scores);
     Ok(())
 }
@@ -251,7 +263,8 @@ fn answer(execution: &mut Execution<'_>, of: Of) -> Result<()> {
 fn keep(execution: &mut Execution<'_>, of: Of, name: &'static str) -> Result<()> {
     let to = execution.arg(1);
     let asked = asked(execution, 2, of)?;
-    let found = combine(execution.work, asked, of, 0)?;
+    let count = count_read(&asked, of);
+    let found = read_many(count, || combine(execution.work, asked, of, 0))?;
     store(execution, to, &found, name)?;
     execution.reply.count(found.len());
     Ok(())

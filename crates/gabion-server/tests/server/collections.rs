@@ -565,3 +565,71 @@ fn elements_of_a_deleted_collection_go() {
         assert!(pause.as_secs() < 60);
     }
 }
+
+/// Commands that read many elements hand their thread's other tasks over, also inside of `EXEC`.
+#[test]
+fn many_elements_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let mut client = server.connect();
+    let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    let pairs = numbers
+        .iter()
+        .flat_map(|number| [number.clone(), number.clone()]);
+    for (words, elements) in [
+        (["sadd", "s"], numbers.clone()),
+        (["rpush", "l"], numbers.clone()),
+        (["hset", "h"], pairs.clone().collect()),
+        (["zadd", "z"], pairs.collect()),
+    ] {
+        let request = words.map(str::to_owned).into_iter().chain(elements);
+        let reply = client.ask(&request.collect::<Vec<_>>());
+        assert_eq!(reply, Value::Integer(20_000));
+    }
+    let mut count = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        match client.ask(&words) {
+            Value::Array(items) => items.len(),
+            reply => panic!("{line}: {reply:?}"),
+        }
+    };
+    for line in [
+        "smembers s",
+        "lrange l 0 -1",
+        "zrange z 0 -1",
+        "hkeys h",
+        "sunion s none",
+    ] {
+        assert_eq!(count(line), 20_000, "{line}");
+    }
+    assert_eq!(count("hgetall h"), 40_000);
+    assert_eq!(count("zunion 2 z s"), 20_000);
+    client.say("multi");
+    client.say("smembers s");
+    let Value::Array(replies) = client.ask(&["exec"]) else {
+        panic!("no array");
+    };
+    assert!(matches!(&replies[0], Value::Array(members) if members.len() == 20_000));
+    check(
+        &mut client,
+        &[
+            ("zrank z 19999", "19999"),
+            ("zrank z 10000", "10000"),
+            ("zrange z 15000 15001", "[\"15000\" \"15001\"]"),
+            ("zrevrange z 15000 15001", "[\"4999\" \"4998\"]"),
+            ("lindex l 12345", "\"12345\""),
+            ("linsert l before 19000 x", "20001"),
+            ("lindex l 19000", "\"x\""),
+            ("lindex l 19001", "\"19000\""),
+            ("lrem l 0 x", "1"),
+            ("ltrim l 100 -100", "OK"),
+            ("llen l", "19801"),
+            ("ltrim l 0 9", "OK"),
+            ("lrange l 8 9", "[\"108\" \"109\"]"),
+            ("copy z y", "1"),
+            ("zcard y", "20000"),
+            ("zremrangebyrank y 5 -1", "19995"),
+            ("zrange y 0 -1", "[\"0\" \"1\" \"2\" \"3\" \"4\"]"),
+        ],
+    );
+}
