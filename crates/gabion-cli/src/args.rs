@@ -5,6 +5,8 @@ pub(crate) mod bench;
 pub(crate) mod keyspace;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
+#[cfg(feature = "server")]
+pub(crate) mod serve;
 pub(crate) mod space;
 
 use std::ffi::OsString;
@@ -56,6 +58,10 @@ pub(crate) enum Command {
     Keyspace(keyspace::KeyspaceArguments),
     Checkpoint(CheckpointArguments),
     Repair(RepairArguments),
+    #[cfg(feature = "server")]
+    Serve(serve::ServeArguments),
+    #[cfg(not(feature = "server"))]
+    Serve(NoServerArguments),
     #[cfg(feature = "lab")]
     Bench(bench::BenchArguments),
     #[cfg(feature = "lab")]
@@ -138,7 +144,7 @@ fn parse_count(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes.
-#[cfg(feature = "lab")]
+#[cfg(any(feature = "lab", feature = "server"))]
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
     let of_unit = |(unit, shift): (&str, u32)| Some((text.strip_suffix(unit)?, shift));
@@ -541,6 +547,17 @@ pub(crate) struct CheckpointArguments {
 #[cfg(not(feature = "lab"))]
 #[derive(Args, Debug)]
 pub(crate) struct AbsentArguments {
+    /// Whatever is asked of it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<OsString>,
+}
+
+/// Not in this program, which was built without the server.
+///
+/// `cargo build --release --features server` builds it along.
+#[cfg(not(feature = "server"))]
+#[derive(Args, Debug)]
+pub(crate) struct NoServerArguments {
     /// Whatever is asked of it.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _rest: Vec<OsString>,

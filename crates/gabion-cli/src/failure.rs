@@ -38,6 +38,15 @@ impl Failure {
         )
     }
 
+    /// The command is the server, which this program was built without.
+    #[cfg(not(feature = "server"))]
+    pub(crate) fn without_the_server() -> Failure {
+        Failure::new(
+            "this program was built without the server, which `serve` needs: \
+             build it with `cargo build --release --features server`",
+        )
+    }
+
     /// Writing to standard output failed.
     pub(crate) fn output(error: &io::Error) -> Failure {
         match error.kind() {

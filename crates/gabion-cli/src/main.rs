@@ -65,6 +65,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Lab(arguments) => commands::lab::run(arguments, &mut output)?,
         #[cfg(not(feature = "lab"))]
         Command::Bench(_) | Command::Lab(_) => return Err(Failure::without_the_lab()),
+        #[cfg(feature = "server")]
+        Command::Serve(arguments) => commands::serve::run(arguments)?,
+        #[cfg(not(feature = "server"))]
+        Command::Serve(_) => return Err(Failure::without_the_server()),
         Command::Space(arguments) => commands::space::run(arguments, &mut output)?,
         Command::Version => output.line(concat!("gabion ", env!("CARGO_PKG_VERSION")))?,
     }

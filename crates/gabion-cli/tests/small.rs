@@ -33,6 +33,15 @@ fn the_lab_is_missed_with_a_sentence() {
     }
 }
 
+#[cfg(not(feature = "server"))]
+#[test]
+fn the_server_is_missed_with_a_sentence() {
+    for arguments in [&["serve", "--db", "x"][..], &["serve"]] {
+        let said = refused(arguments, None);
+        assert!(said.contains("--features server"), "{said}");
+    }
+}
+
 #[test]
 fn an_engine_that_is_left_out_is_missed_with_a_sentence() {
     for engine in [Engine::Scmkv, Engine::Sptree] {

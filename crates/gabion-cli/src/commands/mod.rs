@@ -18,5 +18,7 @@ pub(crate) mod repair;
 #[cfg(feature = "lab")]
 mod reproduce;
 pub(crate) mod scan;
+#[cfg(feature = "server")]
+pub(crate) mod serve;
 pub(crate) mod space;
 pub(crate) mod stats;

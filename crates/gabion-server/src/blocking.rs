@@ -1,0 +1,232 @@
+//! Clients that wait for a key to have something for them.
+//!
+//! # Idea
+//! A command that finds nothing registers its client under its keys, while it holds their locks: so
+//! no change of them is missed. Whoever changes a key that somebody waits for serves the waiters,
+//! once its own command has taken effect and before its next one: it runs the waiter's command
+//! anew, in the order in which the clients came, and hands the reply over. A waiter whose command
+//! finds nothing again stays where it was.
+//!
+//! # Invariants
+//! - I1. A waiter is `Waiting` until one side ends that, under the waiter's lock: a server of it
+//!   with a reply, or its own connection, which has waited long enough or has gone.
+//! - I2. Who holds the gate or locks of keys does not wait for a waiter's lock: who serves a waiter
+//!   holds that one, and waits for the others.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::BytesMut;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::args::OwnedArgs;
+use crate::clients::Client;
+use crate::resp::reply::Reply;
+
+/// A database as clients select it, and a key.
+type Place = (usize, Vec<u8>);
+
+/// What a command waits for.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    /// The waiter that was registered.
+    pub(crate) waiter: Arc<Waiter>,
+    /// Until when; `None` for ever.
+    pub(crate) until: Option<Instant>,
+}
+
+/// What a command replies that has waited in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnTimeout {
+    /// No array.
+    NullArray,
+    /// No value.
+    Null,
+    /// No replica.
+    Zero,
+    /// So many machines of ours, and no replica.
+    Local(i64),
+}
+
+impl OnTimeout {
+    /// Writes it.
+    pub(crate) fn write(self, reply: &mut Reply) {
+        match self {
+            OnTimeout::NullArray => reply.null_array(),
+            OnTimeout::Null => reply.null(),
+            OnTimeout::Zero => reply.integer(0),
+            OnTimeout::Local(count) => {
+                reply.array(2);
+                reply.integer(count);
+                reply.integer(0);
+            }
+        }
+    }
+}
+
+/// How a waiter stands.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// It waits.
+    Waiting,
+    /// It was served, and this is the reply.
+    Served(BytesMut),
+    /// It waits no longer.
+    Left,
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// Who.
+    pub(crate) client: Arc<Client>,
+    /// Its command.
+    pub(crate) args: OwnedArgs,
+    /// The database that it has selected.
+    pub(crate) database: usize,
+    /// Whether it speaks RESP3.
+    pub(crate) is_resp3: bool,
+    /// What it is told when it has waited in vain.
+    pub(crate) on_timeout: OnTimeout,
+    /// How it stands.
+    pub(crate) state: Mutex<State>,
+    /// Called when it was served.
+    pub(crate) served: Notify,
+    keys: Vec<Vec<u8>>,
+}
+
+/// All that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Blocking {
+    queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,
+    count: AtomicUsize,
+}
+
+impl Waiter {
+    /// The reply when it has waited in vain.
+    pub(crate) fn in_vain(&self) -> BytesMut {
+        let mut reply = Reply {
+            is_resp3: self.is_resp3,
+            ..Reply::default()
+        };
+        self.on_timeout.write(&mut reply);
+        reply.out
+    }
+
+    /// The reply, once it was served.
+    pub(crate) fn take_reply(&self) -> Option<BytesMut> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Left) {
+            State::Served(reply) => Some(reply),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+}
+
+impl Blocking {
+    /// How many clients wait.
+    pub(crate) fn count(&self) -> usize {
+        // ORDER: Relaxed; who waits holds its keys' locks, and so does who asks before a change.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Puts a client behind those who wait for its keys. Under the keys' locks.
+    pub(crate) fn join(
+        &self,
+        client: Arc<Client>,
+        args: OwnedArgs,
+        (database, is_resp3): (usize, bool),
+        (keys, on_timeout): (Vec<Vec<u8>>, OnTimeout),
+    ) -> Arc<Waiter> {
+        let waiter = Arc::new(Waiter {
+            client,
+            args,
+            database,
+            is_resp3,
+            on_timeout,
+            state: Mutex::new(State::Waiting),
+            served: Notify::new(),
+            keys,
+        });
+        let mut queues = self.queues.lock();
+        for (index, key) in waiter.keys.iter().enumerate() {
+            if !waiter.keys[..index].contains(key) {
+                let queue = queues.entry((database, key.clone())).or_default();
+                queue.push_back(Arc::clone(&waiter));
+            }
+        }
+        // ORDER: Relaxed, as in `count`.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        waiter
+    }
+
+    /// Ends the wait of a client with a reply; false if it had ended. For who holds no locks.
+    pub(crate) fn end(&self, waiter: &Arc<Waiter>, reply: BytesMut) -> bool {
+        self.end_with(waiter, waiter.state.lock(), reply)
+    }
+
+    /// The same for commands; false also if the client is being served.
+    pub(crate) fn try_end(&self, waiter: &Arc<Waiter>, reply: BytesMut) -> bool {
+        let state = waiter.state.try_lock();
+        state.is_some_and(|state| self.end_with(waiter, state, reply))
+    }
+
+    fn end_with(
+        &self,
+        waiter: &Arc<Waiter>,
+        mut state: MutexGuard<'_, State>,
+        reply: BytesMut,
+    ) -> bool {
+        if !matches!(*state, State::Waiting) {
+            return false;
+        }
+        *state = State::Served(reply);
+        drop(state);
+        self.leave(waiter);
+        waiter.served.notify_one();
+        true
+    }
+
+    /// Takes a client out that waits no longer.
+    pub(crate) fn leave(&self, waiter: &Arc<Waiter>) {
+        let mut queues = self.queues.lock();
+        for key in &waiter.keys {
+            let place = (waiter.database, key.clone());
+            if let Some(queue) = queues.get_mut(&place) {
+                queue.retain(|other| !Arc::ptr_eq(other, waiter));
+                if queue.is_empty() {
+                    queues.remove(&place);
+                }
+            }
+        }
+        // ORDER: Relaxed, as in `count`.
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Those who wait for a key, in the order in which they came.
+    pub(crate) fn waiting(&self, database: usize, key: &[u8]) -> Vec<Arc<Waiter>> {
+        let queues = self.queues.lock();
+        let queue = queues.get(&(database, key.to_vec()));
+        queue.into_iter().flatten().cloned().collect()
+    }
+
+    /// The keys of a database that somebody waits for.
+    pub(crate) fn keys_of(&self, database: usize) -> Vec<Vec<u8>> {
+        let queues = self.queues.lock();
+        let of_it = queues.keys().filter(|(of, _)| *of == database);
+        of_it.map(|(_, key)| key.clone()).collect()
+    }
+
+    /// The waiter of a client.
+    pub(crate) fn of_client(&self, id: u64) -> Option<Arc<Waiter>> {
+        let queues = self.queues.lock();
+        let mut all = queues.values().flatten();
+        all.find(|waiter| waiter.client.id == id).cloned()
+    }
+}

@@ -1,0 +1,50 @@
+//! `CLUSTER`: this server is no part of one.
+
+use crate::command::{Command, Group, NOSCRIPT, STALE, command};
+use crate::commands::{container, help};
+use crate::execution::Execution;
+use crate::fault::{Fault, Result};
+
+const ABOUT: Group = Group::Server;
+
+pub(crate) const COMMANDS: &[Command] = &[command("cluster", -2, container)
+    .flags(NOSCRIPT)
+    .with(SUBCOMMANDS)
+    .about(ABOUT, "3.0.0", "Tells that there is no cluster.")];
+
+const SUBCOMMANDS: &[Command] = &[
+    refused("info", 2),
+    refused("keyslot", 3),
+    refused("myid", 2),
+    refused("nodes", 2),
+    refused("reset", -2),
+    refused("shards", 2),
+    refused("slots", 2),
+    command("help", 2, show_help).flags(STALE).about(
+        ABOUT,
+        "5.0.0",
+        "Tells about the subcommands.",
+    ),
+];
+
+const fn refused(name: &'static str, arity: i32) -> Command {
+    command(name, arity, refuse).flags(NOSCRIPT | STALE).about(
+        ABOUT,
+        "3.0.0",
+        "Is refused: there is no cluster.",
+    )
+}
+
+fn refuse(_: &mut Execution<'_>) -> Result<()> {
+    Err(Fault::line(
+        "ERR This instance has cluster support disabled",
+    ))
+}
+
+fn show_help(execution: &mut Execution<'_>) -> Result<()> {
+    help(
+        execution,
+        &["CLUSTER <subcommand>. All but HELP are refused: there is no cluster."],
+    );
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! Commands about the connection itself.
+
+use std::sync::atomic::Ordering;
+
+use crate::command::{
+    ALLOW_BUSY, Command, FAST, Group, LOADING, NO_AUTH, NOSCRIPT, STALE, UNQUEUED, command,
+};
+use crate::commands::transactions::unwatch_all;
+use crate::execution::Execution;
+use crate::fault::{Fault, Result};
+use crate::session::{Multi, Wants};
+
+const OF_CONNECTION: u32 = LOADING | STALE | FAST;
+
+pub(crate) const COMMANDS: &[Command] = &[
+    command("auth", -2, auth)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
+        .about(Group::Connection, "1.0.0", "Says the password."),
+    command("echo", 2, echo).flags(OF_CONNECTION).about(
+        Group::Connection,
+        "1.0.0",
+        "Returns its argument.",
+    ),
+    command("hello", -1, hello)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH)
+        .about(
+            Group::Connection,
+            "6.0.0",
+            "Chooses the protocol, and shakes hands.",
+        ),
+    command("ping", -1, ping).flags(OF_CONNECTION).about(
+        Group::Connection,
+        "1.0.0",
+        "Shows that the server answers.",
+    ),
+    command("quit", -1, quit)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
+        .about(Group::Connection, "1.0.0", "Ends the connection."),
+    command("reset", 1, reset)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
+        .about(
+            Group::Connection,
+            "6.2.0",
+            "Makes the connection as it was at first.",
+        ),
+    command("select", 2, select).flags(OF_CONNECTION).about(
+        Group::Connection,
+        "1.0.0",
+        "Selects a database.",
+    ),
+];
+
+const WRONG_PASSWORD: Fault =
+    Fault::line("WRONGPASS invalid username-password pair or user is disabled.");
+
+fn check_password(execution: &mut Execution<'_>, user: &[u8], password: &[u8]) -> Result<()> {
+    let expected = execution.server.settings.text("requirepass");
+    // Every byte is looked at, so that the time tells nothing about the first that differs.
+    let is_equal = expected.len() == password.len()
+        && expected
+            .bytes()
+            .zip(password)
+            .fold(0, |all, (one, other)| all | (one ^ other))
+            == 0;
+    if user != b"default" || !(expected.is_empty() || is_equal) {
+        return Err(WRONG_PASSWORD);
+    }
+    execution.session.is_authenticated = true;
+    Ok(())
+}
+
+fn auth(execution: &mut Execution<'_>) -> Result<()> {
+    let args = execution.args;
+    match args.len() {
+        2 => {
+            if execution.server.settings.text("requirepass").is_empty() {
+                return Err(Fault::line(
+                    "ERR AUTH <password> called without any password configured for the default \
+                     user. Are you sure your configuration is correct?",
+                ));
+            }
+            check_password(execution, b"default", args.at(1))?;
+        }
+        3 => check_password(execution, args.at(1), args.at(2))?,
+        _ => return Err(Fault::SYNTAX),
+    }
+    execution.reply.ok();
+    Ok(())
+}
+
+fn echo(execution: &mut Execution<'_>) -> Result<()> {
+    let text = execution.arg(1);
+    execution.reply.bulk(text);
+    Ok(())
+}
+
+fn hello(execution: &mut Execution<'_>) -> Result<()> {
+    let args = execution.args;
+    let mut version = 0;
+    let mut at = 1;
+    if let Some(asked) = args.get(1) {
+        version = crate::args::integer(asked).ok_or(Fault::line(
+            "ERR Protocol version is not an integer or out of range",
+        ))?;
+        if !(2..=3).contains(&version) {
+            return Err(Fault::line("NOPROTO unsupported protocol version"));
+        }
+        at = 2;
+    }
+    let mut name = None;
+    while let Some(word) = args.get(at) {
+        match (word.to_ascii_lowercase().as_slice(), args.len() - at - 1) {
+            (b"auth", 2..) => {
+                check_password(execution, args.at(at + 1), args.at(at + 2))?;
+                at += 3;
+            }
+            (b"setname", 1..) => {
+                name = Some(super::client::checked_name(
+                    args.at(at + 1),
+                    "Client names",
+                )?);
+                at += 2;
+            }
+            _ => {
+                return Err(Fault::new(format!(
+                    "ERR Syntax error in HELLO option '{}'",
+                    String::from_utf8_lossy(word)
+                )));
+            }
+        }
+    }
+    if !execution.session.is_authenticated {
+        return Err(Fault::line(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        execution.session.client.names.lock().name = name;
+    }
+    if version != 0 {
+        set_protocol(execution, version == 3);
+    }
+    greet(execution);
+    Ok(())
+}
+
+fn set_protocol(execution: &mut Execution<'_>, is_resp3: bool) {
+    execution.reply.is_resp3 = is_resp3;
+    // ORDER: Relaxed; whoever sends next finds it soon, as with any change of protocol.
+    execution
+        .session
+        .client
+        .is_resp3
+        .store(is_resp3, Ordering::Relaxed);
+}
+
+fn greet(execution: &mut Execution<'_>) {
+    let id = i64::try_from(execution.session.client.id).unwrap_or(i64::MAX);
+    let reply = &mut *execution.reply;
+    reply.map(7);
+    for (name, value) in [("server", "redis"), ("version", super::info::REDIS_VERSION)] {
+        reply.bulk(name);
+        reply.bulk(value);
+    }
+    reply.bulk("proto");
+    reply.integer(if reply.is_resp3 { 3 } else { 2 });
+    reply.bulk("id");
+    reply.integer(id);
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(name);
+        reply.bulk(value);
+    }
+    reply.bulk("modules");
+    reply.array(0);
+}
+
+fn ping(execution: &mut Execution<'_>) -> Result<()> {
+    let args = execution.args;
+    if args.len() > 2 {
+        return Err(execution.wrong_arguments());
+    }
+    if execution.session.is_subscribed() && !execution.reply.is_resp3 {
+        execution.reply.array(2);
+        execution.reply.bulk("pong");
+        execution.reply.bulk(args.at(1));
+    } else if let Some(text) = args.get(1) {
+        execution.reply.bulk(text);
+    } else {
+        execution.reply.simple("PONG");
+    }
+    Ok(())
+}
+
+fn quit(execution: &mut Execution<'_>) -> Result<()> {
+    execution.reply.ok();
+    execution.session.is_closing = true;
+    Ok(())
+}
+
+fn reset(execution: &mut Execution<'_>) -> Result<()> {
+    execution.session.multi = None::<Multi>;
+    unwatch_all(execution);
+    super::pubsub::leave_all(execution);
+    execution.session.wants = Wants::All;
+    execution.session.select(0);
+    execution.session.is_authenticated = execution.server.settings.text("requirepass").is_empty();
+    execution.session.client.names.lock().name.clear();
+    set_protocol(execution, false);
+    execution.session.show();
+    execution.reply.simple("RESET");
+    Ok(())
+}
+
+fn select(execution: &mut Execution<'_>) -> Result<()> {
+    let argument = execution.arg(1);
+    if crate::args::integer(argument).is_none() {
+        return Err(Fault::line("ERR value is not an integer or out of range"));
+    }
+    let database = execution.database(argument)?;
+    execution.session.select(database);
+    execution.reply.ok();
+    Ok(())
+}

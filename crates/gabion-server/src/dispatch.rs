@@ -1,0 +1,430 @@
+//! From arguments to an effect and a reply.
+//!
+//! # Steps
+//! 1. Find the command, and check what can be checked without its keys: arity, password, the state
+//!    of the connection.
+//! 2. Between `MULTI` and `EXEC`, queue it.
+//! 3. Take its locks: of its keys, shared or alone; or the gate alone.
+//! 4. Run the handler, which reads the store and gathers writes.
+//! 5. Commit them as a whole. Here the command takes effect.
+//! 6. Tell watchers, then let go of the locks, then publish events.
+//! 7. Serve the clients that have waited for the keys (`wake.rs`).
+//!
+//! An error in 4 or 5 discards the writes and becomes the reply.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::args::Args;
+use crate::clients::now_ms;
+use crate::command::{
+    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, MAY_WRITE, NO_AUTH, NO_MULTI,
+    NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
+};
+use crate::execution::{Execution, wrong_arguments};
+use crate::expire;
+use crate::fault::{Fault, Result};
+use crate::locks::{Held, Hold};
+use crate::resp::reply::Reply;
+use crate::server::{Server, count};
+use crate::session::{Session, Wants};
+use crate::store::work::{Way, Work};
+use crate::wake;
+use crate::watch::SpaceKey;
+
+/// Commands that a subscribed client may send in RESP2.
+const OF_SUBSCRIBERS: [&str; 9] = [
+    "subscribe",
+    "unsubscribe",
+    "psubscribe",
+    "punsubscribe",
+    "ssubscribe",
+    "sunsubscribe",
+    "ping",
+    "quit",
+    "reset",
+];
+
+/// Runs a request, and writes its reply.
+pub(crate) fn run(
+    server: &Arc<Server>,
+    commands: &'static Commands,
+    session: &mut Session,
+    work: &mut Work,
+    reply: &mut Reply,
+    args: Args<'_>,
+) {
+    let mark = reply.out.len();
+    let ran = match admit(commands, session, reply, args) {
+        Err(refused) => {
+            if let Some(multi) = &mut session.multi {
+                multi.is_broken = true;
+            }
+            Err(refused)
+        }
+        Ok(command) if is_queued(session, command) => {
+            if let Some(multi) = &mut session.multi {
+                multi.queue.push(args.to_owned());
+            }
+            reply.simple("QUEUED");
+            session.show();
+            Ok(command)
+        }
+        Ok(command) => {
+            if server.monitor.is_watched() && !command.has(ADMIN | NO_AUTH) {
+                let client = &session.client;
+                server.monitor.show(session.database, &client.address, args);
+            }
+            let execution = Execution {
+                server,
+                commands,
+                command,
+                session,
+                work,
+                reply,
+                args,
+                is_inside: false,
+            };
+            let executed = match command.has(LONG) {
+                true => tokio::task::block_in_place(|| execute(execution)),
+                false => execute(execution),
+            };
+            // One look at the clock for each command: where one ends, the next begins.
+            let ended = Instant::now();
+            let micros = ended.duration_since(session.began).as_micros();
+            session.began = ended;
+            if micros >= u128::from(server.settings.slow_micros()) && command.name != "exec" {
+                let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+                let most = server.settings.text("slowlog-max-len");
+                let most = most.parse().unwrap_or_default();
+                server
+                    .monitor
+                    .note_slow(&session.client, args, micros, most);
+            }
+            executed.map(|()| command)
+        }
+    };
+    if let Err(fault) = &ran {
+        reply.out.truncate(mark);
+        count(&server.counts.errors, 1);
+        reply.error(&fault.text());
+    }
+    // Confirmations of subscriptions are messages, which no client turns off.
+    let is_message = ran.is_ok_and(|command| command.has(PUBSUB) && command.has(NOSCRIPT));
+    match session.wants {
+        Wants::All | Wants::None if is_message => {}
+        Wants::AllButNext | Wants::AllButThis if is_message => session.wants = Wants::All,
+        Wants::All => {}
+        Wants::None => reply.out.truncate(mark),
+        Wants::AllButNext => {
+            reply.out.truncate(mark);
+            session.wants = Wants::AllButThis;
+        }
+        Wants::AllButThis => {
+            reply.out.truncate(mark);
+            session.wants = Wants::All;
+        }
+    }
+}
+
+/// Whether a request waits while clients are paused: it writes, or all wait.
+pub(crate) fn is_paused(
+    server: &Server,
+    commands: &'static Commands,
+    session: &Session,
+    args: Args<'_>,
+) -> bool {
+    if server.pause.is_for_all() {
+        return true;
+    }
+    let writes = |args: Args<'_>| {
+        // Scripts and messages may write.
+        find(commands, args)
+            .is_ok_and(|command| command.has(WRITE | MAY_WRITE) && !command.has(UNQUEUED))
+    };
+    match &session.multi {
+        None => writes(args),
+        Some(multi) if args.at(0).eq_ignore_ascii_case(b"exec") => {
+            multi.queue.iter().any(|queued| writes(queued.borrow()))
+        }
+        Some(_) => false,
+    }
+}
+
+fn is_queued(session: &Session, command: &Command) -> bool {
+    session.multi.is_some() && !command.has(UNQUEUED)
+}
+
+/// The command that is meant, if it may run.
+fn admit(
+    commands: &'static Commands,
+    session: &Session,
+    reply: &Reply,
+    args: Args<'_>,
+) -> Result<&'static Command> {
+    let command = find(commands, args)?;
+    if !session.is_authenticated && !command.has(NO_AUTH) {
+        return Err(Fault::line("NOAUTH Authentication required."));
+    }
+    if session.is_subscribed() && !reply.is_resp3 && !OF_SUBSCRIBERS.contains(&command.name) {
+        return Err(Fault::new(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+             are allowed in this context",
+            command.name
+        )));
+    }
+    if command.has(NO_MULTI) && session.multi.is_some() {
+        return Err(Fault::line("ERR Command not allowed inside a transaction"));
+    }
+    Ok(command)
+}
+
+/// The command, or subcommand, of a request whose arity fits.
+///
+/// # Errors
+/// What Redis says of a name that it does not know, and of too many or too few arguments.
+pub(crate) fn find(commands: &'static Commands, args: Args<'_>) -> Result<&'static Command> {
+    let command = commands.find(args.at(0)).ok_or_else(|| unknown(args))?;
+    let command = match args.get(1) {
+        Some(name) if !command.subcommands.is_empty() => match command.subcommand(name) {
+            Some(subcommand) => subcommand,
+            None => return Err(unknown_subcommand(command, name)),
+        },
+        _ => command,
+    };
+    match command.takes(args.len()) {
+        true => Ok(command),
+        false => Err(wrong_arguments(command, args)),
+    }
+}
+
+fn unknown(args: Args<'_>) -> Fault {
+    let shown = |bytes: &[u8]| {
+        let bytes = bytes.get(..128).unwrap_or(bytes);
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let mut line = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        shown(args.at(0))
+    );
+    for argument in args.from(1).iter() {
+        if line.len() > 128 {
+            break;
+        }
+        line.push('\'');
+        line.push_str(&shown(argument));
+        line.push_str("' ");
+    }
+    Fault::new(line)
+}
+
+fn unknown_subcommand(command: &Command, name: &[u8]) -> Fault {
+    Fault::new(format!(
+        "ERR unknown subcommand '{}'. Try {} HELP.",
+        String::from_utf8_lossy(name.get(..128).unwrap_or(name)),
+        command.name.to_ascii_uppercase()
+    ))
+}
+
+/// Runs a command, and serves those who have waited for its keys.
+fn execute(execution: Execution<'_>) -> Result<()> {
+    let Execution {
+        server,
+        commands,
+        command,
+        session,
+        work,
+        reply,
+        args,
+        is_inside,
+    } = execution;
+    let inner = Execution {
+        server,
+        commands,
+        command,
+        session,
+        work: &mut *work,
+        reply,
+        args,
+        is_inside,
+    };
+    let touched = perform(inner)?;
+    if !touched.is_empty() && server.blocking.count() > 0 {
+        wake::wake(server, commands, work, touched);
+    }
+    Ok(())
+}
+
+/// Locks, runs, commits, and tells. Returns the keys that were changed, if anybody wants to know.
+pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
+    let Execution {
+        server,
+        commands,
+        command,
+        session,
+        work,
+        reply,
+        args,
+        is_inside,
+    } = execution;
+    work.commands += 1;
+    *session.client.command.lock() = command.name;
+    let held = lock(server, command, args)?;
+    let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
+        true => Way::Direct,
+        false => Way::Whole,
+    };
+    let is_asked_for = server.watch.is_used() || server.blocking.count() > 0;
+    work.begin(way, now_ms(), is_asked_for);
+    let inner = Execution {
+        server,
+        commands,
+        command,
+        session,
+        work: &mut *work,
+        reply,
+        args,
+        is_inside,
+    };
+    let handled = call(inner);
+    if handled.is_err() {
+        work.discard();
+        return handled.map(|()| Vec::new());
+    }
+    work.commit(server.durability())?;
+    let mut touched = Vec::new();
+    if work.dirty > 0 {
+        count(&server.counts.changes, work.dirty);
+        touched = work.touched.take().unwrap_or_default();
+        server.tell_watchers(&touched);
+    }
+    drop(held);
+    for event in work.events.drain(..) {
+        server.publish_event(event.class, event.name, event.database, &event.key);
+    }
+    for (moment, space, key) in std::mem::take(&mut work.expired) {
+        // A store that takes no writes still answers reads; the background tries again.
+        if expire::remove(server, work, now_ms(), (moment, space, &key)).is_err() {
+            work.discard();
+        }
+    }
+    Ok(touched)
+}
+
+/// Runs the handler.
+fn call(mut execution: Execution<'_>) -> Result<()> {
+    (execution.command.handler)(&mut execution)
+}
+
+/// Runs a queued command inside of another that holds the gate, and writes its reply or its error.
+pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
+    let mark = outer.reply.out.len();
+    let called = find(outer.commands, args).and_then(|command| {
+        outer.work.commands += 1;
+        if outer.server.monitor.is_watched() && !command.has(ADMIN) {
+            let session = &outer.session;
+            let from = &session.client.address;
+            outer.server.monitor.show(session.database, from, args);
+        }
+        call(Execution {
+            server: outer.server,
+            commands: outer.commands,
+            command,
+            session: &mut *outer.session,
+            work: &mut *outer.work,
+            reply: &mut *outer.reply,
+            args,
+            is_inside: true,
+        })
+    });
+    if let Err(fault) = called {
+        outer.reply.out.truncate(mark);
+        count(&outer.server.counts.errors, 1);
+        outer.reply.error(&fault.text());
+    }
+}
+
+/// Runs a command of a script, which holds the gate, and writes its reply or its error.
+pub(crate) fn call_in_script(
+    outer: &mut Execution<'_>,
+    reply: &mut Reply,
+    args: Args<'_>,
+    is_readonly: bool,
+) {
+    let called = of_script(outer, args, is_readonly).and_then(|command| {
+        outer.work.commands += 1;
+        if command.has(WRITE) {
+            outer.server.scripts.running.writes();
+        }
+        if outer.server.monitor.is_watched() {
+            outer
+                .server
+                .monitor
+                .show(outer.session.database, "lua", args);
+        }
+        call(Execution {
+            server: outer.server,
+            commands: outer.commands,
+            command,
+            session: &mut *outer.session,
+            work: &mut *outer.work,
+            reply: &mut *reply,
+            args,
+            is_inside: true,
+        })
+    });
+    if let Err(fault) = called {
+        reply.out.clear();
+        reply.error(&fault.text());
+    }
+}
+
+/// The command that a script means, if scripts may call it.
+fn of_script(outer: &Execution<'_>, args: Args<'_>, is_readonly: bool) -> Result<&'static Command> {
+    let command = find(outer.commands, args).map_err(|fault| {
+        match fault.text().contains("wrong number of arguments") {
+            true => Fault::line("ERR Wrong number of args calling Redis command from script"),
+            false => Fault::line("ERR Unknown Redis command called from script"),
+        }
+    })?;
+    if command.has(NOSCRIPT) {
+        return Err(Fault::line(
+            "ERR This Redis command is not allowed from script",
+        ));
+    }
+    if is_readonly && command.has(WRITE) {
+        return Err(Fault::line(
+            "ERR Write commands are not allowed from read-only scripts.",
+        ));
+    }
+    Ok(command)
+}
+
+/// Takes the locks of a command.
+///
+/// # Errors
+/// `BUSY`, if a script has kept them for long.
+fn lock<'s>(server: &'s Server, command: &Command, args: Args<'_>) -> Result<Held<'s>> {
+    if command.has(ALLOW_BUSY) {
+        return Ok(server.locks.nothing());
+    }
+    let busy = || {
+        let threshold_ms = server.settings.busy_ms();
+        match server.scripts.running.busy(threshold_ms) {
+            Some(line) => Err(Fault::line(line)),
+            None => Ok(()),
+        }
+    };
+    if command.has(ALONE) {
+        return server.locks.all(busy);
+    }
+    if command.has(ONE_READ) || !command.has(READONLY | WRITE) {
+        return server.locks.none(busy);
+    }
+    let hold = match command.has(WRITE) {
+        true => Hold::Alone,
+        false => Hold::Shared,
+    };
+    let keys = command.key_places(args).map(|place| args.at(place));
+    server.locks.keys(hold, keys, busy)
+}

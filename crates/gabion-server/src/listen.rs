@@ -1,0 +1,300 @@
+//! A server from its start to its end: sockets, accepted clients, the background, the shutdown.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::Notify;
+
+use crate::background;
+use crate::clients::{Client, Clients, now_ms};
+use crate::command::Commands;
+use crate::config::{Config, Settings};
+use crate::connection;
+use crate::server::{Server, count};
+use crate::store::Store;
+use crate::sync::Syncer;
+use crate::table;
+
+/// Connections that wait to be accepted, as Redis has it.
+const BACKLOG: i32 = 511;
+
+/// How long clients have to take their last replies when the server ends.
+const LAST_REPLIES: Duration = Duration::from_millis(200);
+
+/// Why a server cannot start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The system gives no threads.
+    #[error("cannot start the threads of the server: {0}")]
+    Threads(io::Error),
+    /// The store cannot be opened, or closed.
+    #[error("{0}")]
+    Store(String),
+}
+
+/// The sockets of a server.
+struct Sockets {
+    tcp: Vec<TcpListener>,
+    unix: Option<UnixListener>,
+}
+
+/// Runs a server until it is told to end: by `SHUTDOWN`, SIGTERM or SIGINT. `ready` is called with
+/// the addresses once clients can come.
+///
+/// # Errors
+/// When it cannot start; when the store does not close.
+pub fn serve(config: Config, ready: impl FnOnce(&[SocketAddr])) -> Result<(), ServeError> {
+    let threads = match config.threads {
+        0 => std::thread::available_parallelism().map_or(4, |count| (count.get() + 1).max(4)),
+        threads => threads,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .map_err(ServeError::Threads)?;
+    let served = runtime.block_on(run(config, ready));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+async fn run(config: Config, ready: impl FnOnce(&[SocketAddr])) -> Result<(), ServeError> {
+    let sockets = open_sockets(&config)?;
+    let local = |socket: &TcpListener| socket.local_addr().ok();
+    let addresses: Vec<SocketAddr> = sockets.tcp.iter().filter_map(local).collect();
+    let server = Arc::new(start(
+        config,
+        addresses.first().map_or(0, SocketAddr::port),
+    )?);
+    let commands: &'static Commands = table::commands();
+    ready(&addresses);
+    let background = tokio::spawn(background::run(Arc::clone(&server)));
+    for listener in sockets.tcp {
+        tokio::spawn(accept_tcp(Arc::clone(&server), commands, listener));
+    }
+    if let Some(listener) = sockets.unix {
+        tokio::spawn(accept_unix(Arc::clone(&server), commands, listener));
+    }
+    wait_for_end(&server).await;
+    end(&server, background).await
+}
+
+fn start(config: Config, port: u16) -> Result<Server, ServeError> {
+    let failed = |fault: crate::fault::Fault| {
+        let text = fault.text().into_owned();
+        ServeError::Store(
+            text.split_once(' ')
+                .map_or(text.clone(), |(_, rest)| rest.to_owned()),
+        )
+    };
+    let store = Store::open(&config);
+    let store = Arc::new(store.map_err(failed)?);
+    let seed = format!("{} {}", now_ms(), std::process::id());
+    let hash = |more: u64| xxhash_rust::xxh3::xxh3_64_with_seed(seed.as_bytes(), more);
+    Ok(Server {
+        settings: Settings::new(&config),
+        locks: Default::default(),
+        watch: Default::default(),
+        blocking: Default::default(),
+        pubsub: Default::default(),
+        clients: Clients::default(),
+        scripts: Default::default(),
+        monitor: Default::default(),
+        pause: Default::default(),
+        cursors: Default::default(),
+        counts: Default::default(),
+        syncer: Syncer::start(Arc::clone(&store)),
+        started: Instant::now(),
+        run_id: format!("{:016x}{:016x}{:08x}", hash(0), hash(1), hash(2) >> 32),
+        port,
+        slow_until_ms: AtomicU64::new(0),
+        removes_expired: AtomicBool::new(true),
+        is_stopping: AtomicBool::new(false),
+        stop: Notify::new(),
+        store,
+        config,
+    })
+}
+
+fn open_sockets(config: &Config) -> Result<Sockets, ServeError> {
+    let mut tcp = Vec::new();
+    if let Some(port) = config.port {
+        let asked: Vec<&str> = match config.bind.is_empty() {
+            true => vec!["127.0.0.1"],
+            false => config.bind.iter().map(String::as_str).collect(),
+        };
+        for host in asked {
+            let failed = |cause| ServeError::Listen {
+                address: format!("{host}:{port}"),
+                cause,
+            };
+            let host = if host == "*" { "0.0.0.0" } else { host };
+            for address in (host, port).to_socket_addrs().map_err(failed)? {
+                tcp.push(listen(address).map_err(failed)?);
+            }
+        }
+    }
+    let unix = match &config.unix_socket {
+        None => None,
+        Some(path) => Some(listen_unix(path).map_err(|cause| ServeError::Listen {
+            address: path.display().to_string(),
+            cause,
+        })?),
+    };
+    Ok(Sockets { tcp, unix })
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// A socket that a server of before has left is in the way.
+fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }
+}
+
+async fn accept_tcp(server: Arc<Server>, commands: &'static Commands, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                tokio::spawn(serve_tcp(Arc::clone(&server), commands, stream, address));
+            }
+            // No files are left, or the client has gone: others may come.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn serve_tcp(
+    server: Arc<Server>,
+    commands: &'static Commands,
+    mut stream: TcpStream,
+    address: SocketAddr,
+) {
+    if let Some(refusal) = refusal(&server, Some(address)) {
+        let _ = stream.write_all(refusal.as_bytes()).await;
+        return;
+    }
+    let _ = stream.set_nodelay(true);
+    let keepalive = server.settings.keepalive_seconds();
+    if keepalive > 0 {
+        let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(keepalive));
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+    }
+    let local = stream.local_addr();
+    let local = local.map_or(String::new(), |local| local.to_string());
+    let client = server.clients.add(address.to_string(), local, false);
+    connection::serve(server, commands, stream, client).await;
+}
+
+async fn accept_unix(server: Arc<Server>, commands: &'static Commands, listener: UnixListener) {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        if let Some(refusal) = refusal(&server, None) {
+            let _ = stream.write_all(refusal.as_bytes()).await;
+            continue;
+        }
+        let path = server.settings.text("unixsocket");
+        let client: Arc<Client> = server.clients.add(format!("{path}:0"), path, true);
+        let server = Arc::clone(&server);
+        tokio::spawn(connection::serve(server, commands, stream, client));
+    }
+}
+
+/// Why a client cannot stay, if it cannot.
+fn refusal(server: &Server, address: Option<SocketAddr>) -> Option<&'static str> {
+    if server.clients.count() as u64 >= server.settings.clients_max() {
+        count(&server.counts.refused, 1);
+        return Some("-ERR max number of clients reached\r\n");
+    }
+    let is_local = address.is_none_or(|address| address.ip().to_canonical().is_loopback());
+    if !is_local && server.settings.text("requirepass").is_empty() {
+        count(&server.counts.refused, 1);
+        return Some(
+            "-DENIED this server has no password, so it takes clients of its own machine only. \
+             Start it with --requirepass to take others.\r\n",
+        );
+    }
+    None
+}
+
+async fn wait_for_end(server: &Server) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let told = async |kind| match signal(kind) {
+        Ok(mut signal) => signal.recv().await,
+        Err(_) => std::future::pending().await,
+    };
+    tokio::select! {
+        () = server.stop.notified() => {}
+        _ = told(SignalKind::terminate()) => {}
+        _ = told(SignalKind::interrupt()) => {}
+    }
+    server.stop();
+}
+
+async fn end(
+    server: &Arc<Server>,
+    background: tokio::task::JoinHandle<()>,
+) -> Result<(), ServeError> {
+    for client in server.clients.all() {
+        client.kill();
+    }
+    let deadline = Instant::now() + LAST_REPLIES;
+    while server.clients.count() > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    background.abort();
+    if let Some(path) = &server.config.unix_socket {
+        let _ = std::fs::remove_file(path);
+    }
+    let server = Arc::clone(server);
+    let closed = tokio::task::spawn_blocking(move || {
+        // Commands that still run have their way first; none comes after.
+        let _all = server.locks.all(|| Ok(()));
+        server.store.close()
+    });
+    match closed.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(fault)) => Err(ServeError::Store(fault.text().into_owned())),
+        Err(error) => Err(ServeError::Store(error.to_string())),
+    }
+}

@@ -1,0 +1,162 @@
+//! What is noted of commands that run: the slow ones, and all of them for clients that watch.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::args::Args;
+use crate::clients::Client;
+
+/// Arguments of a slow command that are kept, and bytes of each.
+const ARGUMENTS_MAX: usize = 32;
+const ARGUMENT_BYTES_MAX: usize = 128;
+
+/// A command that took long.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow {
+    /// Its number.
+    pub(crate) id: u64,
+    /// When it ended, in seconds since 1970.
+    pub(crate) at: u64,
+    /// How long it took, in microseconds.
+    pub(crate) micros: u64,
+    /// Its arguments, or their beginnings.
+    pub(crate) arguments: Vec<Vec<u8>>,
+    /// Where the client came from.
+    pub(crate) address: String,
+    /// What it calls itself.
+    pub(crate) name: String,
+}
+
+/// What is noted.
+#[derive(Debug, Default)]
+pub(crate) struct Monitor {
+    slow: Mutex<VecDeque<Slow>>,
+    next: AtomicU64,
+    watchers: Mutex<Vec<Arc<Client>>>,
+    count: AtomicUsize,
+}
+
+/// Time since 1970.
+fn now() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
+/// An argument, or its beginning.
+fn short(argument: &[u8]) -> Vec<u8> {
+    match argument.get(..ARGUMENT_BYTES_MAX) {
+        Some(front) if argument.len() > ARGUMENT_BYTES_MAX => {
+            let more = argument.len() - ARGUMENT_BYTES_MAX;
+            [front, format!("... ({more} more bytes)").as_bytes()].concat()
+        }
+        _ => argument.to_vec(),
+    }
+}
+
+impl Monitor {
+    /// Notes a slow command, in the place of the oldest if there are `most`.
+    pub(crate) fn note_slow(&self, client: &Client, args: Args<'_>, micros: u64, most: usize) {
+        let mut arguments: Vec<Vec<u8>> = args.iter().take(ARGUMENTS_MAX).map(short).collect();
+        if args.len() > ARGUMENTS_MAX {
+            let more = args.len() - ARGUMENTS_MAX + 1;
+            arguments[ARGUMENTS_MAX - 1] = format!("... ({more} more arguments)").into_bytes();
+        }
+        // ORDER: Relaxed; a number that differs from others.
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut slow = self.slow.lock();
+        slow.push_front(Slow {
+            id,
+            at: now().as_secs(),
+            micros,
+            arguments,
+            address: client.address.clone(),
+            name: client.names.lock().name.clone(),
+        });
+        slow.truncate(most);
+    }
+
+    /// The slow commands, the last first, at most `count` of them.
+    pub(crate) fn slow(&self, count: usize) -> Vec<Slow> {
+        self.slow.lock().iter().take(count).cloned().collect()
+    }
+
+    /// How many slow commands are known.
+    pub(crate) fn slow_count(&self) -> usize {
+        self.slow.lock().len()
+    }
+
+    /// Forgets the slow commands.
+    pub(crate) fn forget_slow(&self) {
+        self.slow.lock().clear();
+    }
+
+    /// Whether anybody watches.
+    pub(crate) fn is_watched(&self) -> bool {
+        // ORDER: Relaxed; who begins to watch sees what comes soon after.
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Lets a client watch.
+    pub(crate) fn watch(&self, client: Arc<Client>) {
+        let mut watchers = self.watchers.lock();
+        if watchers.iter().all(|watcher| watcher.id != client.id) {
+            watchers.push(client);
+        }
+        // ORDER: Relaxed, as in `is_watched`.
+        self.count.store(watchers.len(), Ordering::Relaxed);
+    }
+
+    /// Lets a client watch no more.
+    pub(crate) fn leave(&self, id: u64) {
+        if self.is_watched() {
+            let mut watchers = self.watchers.lock();
+            watchers.retain(|watcher| watcher.id != id);
+            // ORDER: Relaxed, as in `is_watched`.
+            self.count.store(watchers.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Shows a command to those who watch.
+    pub(crate) fn show(&self, database: usize, from: &str, args: Args<'_>) {
+        let now = now();
+        let (seconds, micros) = (now.as_secs(), now.subsec_micros());
+        let mut line = format!("+{seconds}.{micros:06} [{database} {from}]").into_bytes();
+        for argument in args.iter() {
+            line.extend_from_slice(b" \"");
+            for byte in argument {
+                match byte {
+                    b'"' | b'\\' => line.extend_from_slice(&[b'\\', *byte]),
+                    b'\n' => line.extend_from_slice(b"\\n"),
+                    b'\r' => line.extend_from_slice(b"\\r"),
+                    b'\t' => line.extend_from_slice(b"\\t"),
+                    7 => line.extend_from_slice(b"\\a"),
+                    8 => line.extend_from_slice(b"\\b"),
+                    32..127 => line.push(*byte),
+                    _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+                }
+            }
+            line.push(b'"');
+        }
+        line.extend_from_slice(b"\r\n");
+        for watcher in self.watchers.lock().iter() {
+            watcher.send(&line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_arguments_are_cut() {
+        assert_eq!(short(b"abc"), b"abc");
+        assert_eq!(short(&[b'x'; 128]).len(), 128);
+        let cut = short(&[b'x'; 200]);
+        assert!(cut.ends_with(b"x... (72 more bytes)"));
+    }
+}

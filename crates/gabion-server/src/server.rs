@@ -1,0 +1,174 @@
+//! What all connections of a server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use gabion::Durability;
+use tokio::sync::Notify;
+
+use crate::blocking::Blocking;
+use crate::clients::Clients;
+use crate::config::{Config, Fsync, Settings};
+use crate::cursors::Cursors;
+use crate::events::Events;
+use crate::locks::Locks;
+use crate::monitor::Monitor;
+use crate::pause::Pause;
+use crate::pubsub::PubSub;
+use crate::resp::reply::{DIGITS_MAX, decimal};
+use crate::script::Scripts;
+use crate::store::Store;
+use crate::sync::Syncer;
+use crate::watch::Watch;
+
+/// Counts since the start, or since `CONFIG RESETSTAT`.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Commands that ran.
+    pub(crate) commands: AtomicU64,
+    /// Errors that were answered.
+    pub(crate) errors: AtomicU64,
+    /// Keys that were looked for and found.
+    pub(crate) hits: AtomicU64,
+    /// Keys that were looked for and not found.
+    pub(crate) misses: AtomicU64,
+    /// Keys that have expired.
+    pub(crate) expired: AtomicU64,
+    /// Clients that were refused.
+    pub(crate) refused: AtomicU64,
+    /// Bytes that came.
+    pub(crate) bytes_in: AtomicU64,
+    /// Bytes that went.
+    pub(crate) bytes_out: AtomicU64,
+    /// Changes since the start, never set back.
+    pub(crate) changes: AtomicU64,
+}
+
+impl Counts {
+    /// Begins anew.
+    pub(crate) fn reset(&self) {
+        for count in [
+            &self.commands,
+            &self.errors,
+            &self.hits,
+            &self.misses,
+            &self.expired,
+            &self.refused,
+            &self.bytes_in,
+            &self.bytes_out,
+        ] {
+            // ORDER: Relaxed; a count orders nothing.
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds to a count.
+pub(crate) fn count(count: &AtomicU64, by: u64) {
+    // ORDER: Relaxed; a count orders nothing.
+    count.fetch_add(by, Ordering::Relaxed);
+}
+
+/// A count.
+pub(crate) fn counted(count: &AtomicU64) -> u64 {
+    // ORDER: Relaxed; a count orders nothing.
+    count.load(Ordering::Relaxed)
+}
+
+/// A server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// What it was started with.
+    pub(crate) config: Config,
+    /// What can change.
+    pub(crate) settings: Settings,
+    /// The data.
+    pub(crate) store: Arc<Store>,
+    /// Who may touch which key.
+    pub(crate) locks: Locks,
+    /// Keys that are watched.
+    pub(crate) watch: Watch,
+    /// Who waits for which key.
+    pub(crate) blocking: Blocking,
+    /// Who listens to what.
+    pub(crate) pubsub: PubSub,
+    /// Scripts and functions.
+    pub(crate) scripts: Scripts,
+    /// What is noted of commands.
+    pub(crate) monitor: Monitor,
+    /// Until when clients wait.
+    pub(crate) pause: Pause,
+    /// Who is connected.
+    pub(crate) clients: Clients,
+    /// Places of scans.
+    pub(crate) cursors: Cursors,
+    /// What happened.
+    pub(crate) counts: Counts,
+    /// Syncs for `appendfsync always`.
+    pub(crate) syncer: Syncer,
+    /// When it was started.
+    pub(crate) started: Instant,
+    /// Its name among all servers that ever ran: forty hexadecimal digits.
+    pub(crate) run_id: String,
+    /// The port that it listens on.
+    pub(crate) port: u16,
+    /// Until when the store is taken to hold writers back, in milliseconds since the start.
+    pub(crate) slow_until_ms: AtomicU64,
+    /// Whether keys are removed when they expire; `DEBUG SET-ACTIVE-EXPIRE` changes it.
+    pub(crate) removes_expired: AtomicBool,
+    /// Whether it is to end.
+    pub(crate) is_stopping: AtomicBool,
+    /// Wakes those that end the server.
+    pub(crate) stop: Notify,
+}
+
+impl Server {
+    /// Asks the server to end.
+    pub(crate) fn stop(&self) {
+        self.scripts.running.stop();
+        // ORDER: Release, with the Acquire of `is_stopping`.
+        self.is_stopping.store(true, Ordering::Release);
+        self.stop.notify_one();
+    }
+
+    /// Whether the server is to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        // ORDER: Acquire, with the Release of `stop`.
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// At which durability a command commits: where its reply waits for a sync, the log is written
+    /// first and synced for all together.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.settings.fsync() {
+            Fsync::EverySecond => Durability::Interval(std::time::Duration::from_secs(1)),
+            Fsync::Always | Fsync::No => Durability::Buffered,
+        }
+    }
+
+    /// Publishes that something happened to a key, if anybody may want to know.
+    pub(crate) fn publish_event(&self, class: Events, event: &str, database: usize, key: &[u8]) {
+        let events = self.settings.events();
+        if !events.has(class) {
+            return;
+        }
+        let mut digits = [0; DIGITS_MAX];
+        let database = decimal(i64::try_from(database).unwrap_or_default(), &mut digits);
+        if events.has(Events::KEYSPACE) {
+            let channel = [b"__keyspace@", database, b"__:", key].concat();
+            self.pubsub.publish(&channel, event.as_bytes());
+        }
+        if events.has(Events::KEYEVENT) {
+            let channel = [b"__keyevent@", database, b"__:", event.as_bytes()].concat();
+            self.pubsub.publish(&channel, key);
+        }
+    }
+
+    /// Tells watchers of keys that have changed. Under the locks of the keys.
+    pub(crate) fn tell_watchers(&self, touched: &[(u16, Vec<u8>)]) {
+        for key in touched {
+            self.watch.touch(key);
+        }
+    }
+}

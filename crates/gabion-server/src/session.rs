@@ -1,0 +1,117 @@
+//! What a connection remembers between its commands.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::args::OwnedArgs;
+use crate::blocking::Wait;
+use crate::clients::{Client, Engaged};
+use crate::watch::Watched;
+
+/// A transaction that has begun.
+#[derive(Debug, Default)]
+pub(crate) struct Multi {
+    /// Its commands so far, each with its name.
+    pub(crate) queue: Vec<OwnedArgs>,
+    /// Whether one of them was refused, so that `EXEC` refuses all.
+    pub(crate) is_broken: bool,
+}
+
+/// Which replies a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// All.
+    #[default]
+    All,
+    /// None.
+    None,
+    /// All but that of the command that comes next.
+    AllButNext,
+    /// All but that of this command.
+    AllButThis,
+}
+
+/// The state of a connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// What others see of it.
+    pub(crate) client: Arc<Client>,
+    /// The database that it has selected.
+    pub(crate) database: usize,
+    /// Whether it has said the password, or needs none.
+    pub(crate) is_authenticated: bool,
+    /// Its transaction.
+    pub(crate) multi: Option<Multi>,
+    /// Keys that it watches.
+    pub(crate) watched: Vec<Watched>,
+    /// Channels that it listens to.
+    pub(crate) channels: BTreeSet<Vec<u8>>,
+    /// Patterns of channels.
+    pub(crate) patterns: BTreeSet<Vec<u8>>,
+    /// Channels of shards.
+    pub(crate) shard_channels: BTreeSet<Vec<u8>>,
+    /// Which replies it wants.
+    pub(crate) wants: Wants,
+    /// What its command waits for.
+    pub(crate) wait: Option<Wait>,
+    /// Whether its command has waited, and is run anew by who has changed a key.
+    pub(crate) is_retry: bool,
+    /// Whether such a command has found nothing again.
+    pub(crate) still_waits: bool,
+    /// When its last command ended, or its turn began.
+    pub(crate) began: Instant,
+    /// Whether it ends after the reply.
+    pub(crate) is_closing: bool,
+}
+
+impl Session {
+    /// Of a connection that has just come.
+    pub(crate) fn new(client: Arc<Client>, is_authenticated: bool) -> Session {
+        Session {
+            client,
+            database: 0,
+            is_authenticated,
+            multi: None,
+            watched: Vec::new(),
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
+            shard_channels: BTreeSet::new(),
+            wants: Wants::All,
+            wait: None,
+            is_retry: false,
+            still_waits: false,
+            began: Instant::now(),
+            is_closing: false,
+        }
+    }
+
+    /// How many subscriptions there are, of channels and of patterns.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+
+    /// Whether only commands for subscriptions are taken in RESP2.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscriptions() + self.shard_channels.len() > 0
+    }
+
+    /// Selects a database that is there.
+    pub(crate) fn select(&mut self, database: usize) {
+        self.database = database;
+        // ORDER: Relaxed; a list shows it.
+        self.client.database.store(database, Ordering::Relaxed);
+    }
+
+    /// Shows others what has changed of subscriptions and transaction.
+    pub(crate) fn show(&self) {
+        *self.client.engaged.lock() = Engaged {
+            channels: self.channels.len(),
+            patterns: self.patterns.len(),
+            shard_channels: self.shard_channels.len(),
+            is_blocked: self.wait.is_some(),
+            queued: self.multi.as_ref().map(|multi| multi.queue.len()),
+        };
+    }
+}

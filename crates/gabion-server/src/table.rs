@@ -1,0 +1,90 @@
+//! The table of all commands, from the tables of their families.
+
+use std::sync::LazyLock;
+
+use crate::command::{Command, Commands};
+use crate::commands::{
+    acl, bitfield, bits, client, cluster, config, connection, debug, dump, expiry, functions, geo,
+    hash, hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers,
+    object, pubsub, scan, scripts, server, set, sort, stream, stream_groups, stream_info, string,
+    transactions, watching, zset, zset_pops, zset_ranges, zset_sets,
+};
+
+const FAMILIES: &[&[Command]] = &[
+    acl::COMMANDS,
+    bitfield::COMMANDS,
+    bits::COMMANDS,
+    client::COMMANDS,
+    cluster::COMMANDS,
+    config::COMMANDS,
+    connection::COMMANDS,
+    debug::COMMANDS,
+    dump::COMMANDS,
+    expiry::COMMANDS,
+    functions::COMMANDS,
+    geo::COMMANDS,
+    hyperloglog::COMMANDS,
+    hash::COMMANDS,
+    hash_expiry::COMMANDS,
+    info::COMMANDS,
+    introspection::COMMANDS,
+    keys::COMMANDS,
+    lcs::COMMANDS,
+    list::COMMANDS,
+    list_moves::COMMANDS,
+    numbers::COMMANDS,
+    object::COMMANDS,
+    pubsub::COMMANDS,
+    scan::COMMANDS,
+    scripts::COMMANDS,
+    server::COMMANDS,
+    set::COMMANDS,
+    sort::COMMANDS,
+    stream::COMMANDS,
+    stream_groups::COMMANDS,
+    stream_info::COMMANDS,
+    string::COMMANDS,
+    transactions::COMMANDS,
+    watching::COMMANDS,
+    zset::COMMANDS,
+    zset_pops::COMMANDS,
+    zset_ranges::COMMANDS,
+    zset_sets::COMMANDS,
+];
+
+static COMMANDS: LazyLock<Commands> = LazyLock::new(|| Commands::new(FAMILIES));
+
+/// All commands.
+pub(crate) fn commands() -> &'static Commands {
+    &COMMANDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Keys, READONLY, WRITE};
+
+    #[test]
+    fn entries_are_complete_and_no_name_is_taken_twice() {
+        let all: Vec<_> = FAMILIES.iter().copied().flatten().collect();
+        assert_eq!(commands().all().len(), all.len());
+        for command in all
+            .iter()
+            .copied()
+            .chain(all.iter().flat_map(|one| one.subcommands))
+        {
+            assert!(command.arity != 0, "{}", command.name);
+            assert!(command.summary.ends_with('.'), "{}", command.name);
+            assert_eq!(command.name, command.name.to_ascii_lowercase());
+            let has_keys = matches!(command.keys, Keys::Range(..));
+            assert!(
+                !has_keys || command.has(READONLY | WRITE),
+                "{}",
+                command.name
+            );
+        }
+        assert!(commands().find(b"GeT").is_some());
+        assert!(commands().find(b"nothing").is_none());
+        assert!(commands().find(&[b'x'; 100]).is_none());
+    }
+}

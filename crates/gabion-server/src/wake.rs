@@ -1,0 +1,94 @@
+//! Serves clients that wait for keys, after the keys have changed: see [`crate::blocking`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::blocking::{State, Waiter};
+use crate::command::{Commands, Group};
+use crate::dispatch::{find, perform};
+use crate::execution::Execution;
+use crate::resp::reply::Reply;
+use crate::server::{Server, count};
+use crate::session::Session;
+use crate::store::work::Work;
+use crate::watch::SpaceKey;
+
+/// Serves whoever waits for keys that have changed, and then whoever waits for what that changes.
+pub(crate) fn wake(
+    server: &Arc<Server>,
+    commands: &'static Commands,
+    work: &mut Work,
+    touched: Vec<SpaceKey>,
+) {
+    let mut ready = VecDeque::from(touched);
+    while let Some((space, key)) = ready.pop_front() {
+        let Some(database) = server.store.database_of(space) else {
+            continue;
+        };
+        // Where one of a family finds nothing, the next one of it need not look.
+        let mut in_vain: Vec<Group> = Vec::new();
+        for waiter in server.blocking.waiting(database, &key) {
+            let Ok(command) = find(commands, waiter.args.borrow()) else {
+                continue;
+            };
+            if in_vain.contains(&command.group) {
+                continue;
+            }
+            match serve(server, commands, work, &waiter) {
+                Some(touched) => ready.extend(touched),
+                None if matches!(command.group, Group::List | Group::SortedSet) => {
+                    in_vain.push(command.group);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Runs the command of a waiter; returns the keys that it has changed, or `None` if it goes on
+/// waiting.
+fn serve(
+    server: &Arc<Server>,
+    commands: &'static Commands,
+    work: &mut Work,
+    waiter: &Arc<Waiter>,
+) -> Option<Vec<SpaceKey>> {
+    let mut state = waiter.state.lock();
+    if !matches!(*state, State::Waiting) {
+        return Some(Vec::new());
+    }
+    let args = waiter.args.borrow();
+    let mut session = Session::new(Arc::clone(&waiter.client), true);
+    session.database = waiter.database;
+    session.is_retry = true;
+    let mut reply = Reply {
+        is_resp3: waiter.is_resp3,
+        ..Reply::default()
+    };
+    let performed = find(commands, args).and_then(|command| {
+        perform(Execution {
+            server,
+            commands,
+            command,
+            session: &mut session,
+            work,
+            reply: &mut reply,
+            args,
+            is_inside: false,
+        })
+    });
+    if session.still_waits {
+        return None;
+    }
+    let touched = performed.unwrap_or_else(|fault| {
+        count(&server.counts.errors, 1);
+        reply.out.clear();
+        reply.error(&fault.text());
+        Vec::new()
+    });
+    *state = State::Served(reply.out);
+    drop(state);
+    server.blocking.leave(waiter);
+    waiter.served.notify_one();
+    Some(touched)
+}

@@ -1,0 +1,14 @@
+//! Servers on free ports and in temporary directories, spoken to by a small client.
+
+mod bits;
+mod blocking;
+mod collections;
+mod collections_model;
+mod commands;
+mod connections;
+mod model;
+mod restart;
+mod scripts;
+mod streams;
+mod support;
+mod transactions;

@@ -1,0 +1,210 @@
+//! A server in a thread of the test, and a client that shows replies as they came.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gabion_server::{Config, ServeError, serve};
+
+/// Longer than any machine takes for a reply.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server. It ends when it is dropped.
+pub(crate) struct Server {
+    address: SocketAddr,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Server {
+    /// A server over the store in a directory.
+    pub(crate) fn start(dir: &Path) -> Server {
+        Server::start_with(dir, |_| {})
+    }
+
+    /// The same, with another configuration.
+    pub(crate) fn start_with(dir: &Path, change: impl FnOnce(&mut Config)) -> Server {
+        let mut config = Config::new(dir.join("store"));
+        config.port = Some(0);
+        change(&mut config);
+        let (sender, receiver) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            serve(config, |addresses| sender.send(addresses[0]).unwrap())
+        });
+        Server {
+            address: receiver.recv().expect("the server starts"),
+            thread: Some(thread),
+        }
+    }
+
+    /// A connection.
+    pub(crate) fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    /// Ends the server, and waits until its store is closed.
+    pub(crate) fn stop(mut self) {
+        self.end();
+    }
+
+    /// Waits until a server that ends has closed its store.
+    pub(crate) fn join(mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let mut client = self.connect();
+            client.send(&["shutdown"]);
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
+
+/// A reply.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Integer(i64),
+    Simple(String),
+    Error(String),
+    Bulk(Vec<u8>),
+    Array(Vec<Value>),
+    Map(Vec<(Value, Value)>),
+    Push(Vec<Value>),
+}
+
+/// As `redis-cli` would write it in one line.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, items: &[Value]| {
+            for (index, item) in items.iter().enumerate() {
+                let gap = if index == 0 { "" } else { " " };
+                write!(f, "{gap}{item:?}")?;
+            }
+            Ok(())
+        };
+        match self {
+            Value::Null => f.write_str("nil"),
+            Value::Integer(number) => write!(f, "{number}"),
+            Value::Simple(line) => f.write_str(line),
+            Value::Error(line) => write!(f, "-{line}"),
+            Value::Bulk(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Value::Array(items) => {
+                f.write_str("[")?;
+                list(f, items)?;
+                f.write_str("]")
+            }
+            Value::Push(items) => {
+                f.write_str(">[")?;
+                list(f, items)?;
+                f.write_str("]")
+            }
+            Value::Map(pairs) => {
+                f.write_str("{")?;
+                for (key, value) in pairs {
+                    write!(f, "{key:?}:{value:?},")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// A connection.
+pub(crate) struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Sends a request.
+    pub(crate) fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
+        let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+        for argument in arguments {
+            let argument = argument.as_ref();
+            bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+            bytes.extend_from_slice(argument);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.send_raw(&bytes);
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Sends a request and returns the reply.
+    pub(crate) fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Value {
+        self.send(arguments);
+        self.read()
+    }
+
+    /// The reply to a line of words, as it is shown.
+    pub(crate) fn say(&mut self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        format!("{:?}", self.ask(&words))
+    }
+
+    /// The next reply.
+    pub(crate) fn read(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let line = line.strip_suffix("\r\n").expect("the connection goes on");
+        let (mark, rest) = line.split_at(1);
+        let count = || rest.parse::<usize>().ok();
+        match mark {
+            "+" => Value::Simple(rest.to_owned()),
+            "-" => Value::Error(rest.to_owned()),
+            ":" => Value::Integer(rest.parse().unwrap()),
+            "," => Value::Simple(rest.to_owned()),
+            "_" => Value::Null,
+            "$" | "=" => match count() {
+                None => Value::Null,
+                Some(length) => {
+                    let mut bytes = vec![0; length + 2];
+                    self.0.read_exact(&mut bytes).unwrap();
+                    bytes.truncate(length);
+                    Value::Bulk(bytes)
+                }
+            },
+            "*" | "~" => match count() {
+                None => Value::Null,
+                Some(count) => Value::Array((0..count).map(|_| self.read()).collect()),
+            },
+            ">" => Value::Push((0..count().unwrap()).map(|_| self.read()).collect()),
+            "%" => {
+                let pairs = (0..count().unwrap()).map(|_| (self.read(), self.read()));
+                Value::Map(pairs.collect())
+            }
+            _ => panic!("{line:?} is no reply"),
+        }
+    }
+
+    /// Whether the server has ended the connection, after what it still had to say.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).is_ok()
+    }
+}
+
+/// Says lines to a client, and compares the replies.
+pub(crate) fn check(client: &mut Client, dialogue: &[(&str, &str)]) {
+    for (line, expected) in dialogue {
+        assert_eq!(client.say(line), *expected, "{line}");
+    }
+}
