@@ -38,15 +38,18 @@ fn options(dir: &SpaceDirArguments) -> Options {
     Options::default().reached(dir.reached.unwrap_or_default())
 }
 
-/// Opens a space that must exist for reading: nothing is made or changed.
-fn open(dir: &SpaceDirArguments) -> Result<FlexSpace, Failure> {
+/// Opens a space that must exist: for reading only nothing of it is changed.
+fn open(dir: &SpaceDirArguments, read_only: bool) -> Result<FlexSpace, Failure> {
     if !dir.space.is_dir() {
         return Err(Failure::new(format!(
             "there is no space at {}; `gabion space import` and `gabion space insert` make one",
             dir.space.display()
         )));
     }
-    Ok(FlexSpace::open(&dir.space, options(dir).read_only(true))?)
+    Ok(FlexSpace::open(
+        &dir.space,
+        options(dir).create(false).read_only(read_only),
+    )?)
 }
 
 /// Changes a space, and makes one where there is none. Of one that was made for a change that
@@ -120,13 +123,13 @@ fn insert(arguments: &SpaceInsertArguments) -> Result<(), Failure> {
 }
 
 fn cut(arguments: &SpaceCutArguments) -> Result<(), Failure> {
-    let space = open(&arguments.dir)?;
+    let space = open(&arguments.dir, false)?;
     space.collapse_range(arguments.offset, arguments.len)?;
     Ok(space.checkpoint()?)
 }
 
 fn read(arguments: &SpaceReadArguments, output: &mut Output) -> Result<(), Failure> {
-    let space = open(&arguments.dir)?;
+    let space = open(&arguments.dir, true)?;
     let len = arguments.len.unwrap_or(u64::MAX);
     copy_out(&space, arguments.offset, len, |bytes| output.bytes(bytes))
 }
@@ -202,7 +205,7 @@ fn read_some(input: &mut dyn Read, buffer: &mut [u8], path: &Path) -> Result<usi
 }
 
 fn export(arguments: &SpaceFileArguments, output: &mut Output) -> Result<(), Failure> {
-    let space = open(&arguments.dir)?;
+    let space = open(&arguments.dir, true)?;
     let path = &arguments.file;
     if path.as_os_str() == "-" {
         return copy_out(&space, 0, u64::MAX, |bytes| output.bytes(bytes));
@@ -226,7 +229,7 @@ fn counted(count: u64, name: &str) -> String {
 }
 
 fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), Failure> {
-    let space = open(&arguments.dir)?;
+    let space = open(&arguments.dir, true)?;
     let stats = space.stats();
     let reached = point_text(space.durable_point());
     if arguments.json {

@@ -286,7 +286,8 @@ fn a_space_that_ends_too_early_is_refused() {
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     assert!(outcome.stdout.contains("durable up to"), "{outcome:?}");
     assert_eq!(space.ok(&["read", "--reached", &reached]), "granite");
-    // To open it is to save it, so it has come further.
+    // A change saves it, so it has come further.
+    space.ok(&["insert", "0", "x"]);
     let stats: serde_json::Value = serde_json::from_str(&space.ok(&["stats", "--json"])).unwrap();
     let point = |text: &str| -> Vec<u64> {
         let parts = text.split(':');
