@@ -25,8 +25,8 @@ impl Keyspace {
     /// let visits = db.keyspace_with("visits", &KeyspaceOptions::default().merge(AddI64))?;
     /// visits.merge("today", 1i64.to_le_bytes())?;
     /// visits.merge("today", 41i64.to_le_bytes())?;
-    /// let today = visits.get("today")?.map(|sum| (*sum).try_into().map(i64::from_le_bytes));
-    /// assert_eq!(today, Some(Ok(42)));
+    /// let sum = 42i64.to_le_bytes();
+    /// assert_eq!(visits.get("today")?.as_deref(), Some(&sum[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
