@@ -289,7 +289,7 @@ static void merges(gabion_store *store, gabion_keyspace *other) {
     OK(gabion_transaction_commit(transaction, NULL, &error));
     gabion_transaction_free(&transaction);
     expect_value(own, "a", "1+2+3+4");
-    FAILS(gabion_merge(other, B("a"), B("1"), &error), GABION_CODE_OTHER_MERGE_OPERATOR, "none");
+    FAILS(gabion_merge(other, B("a"), B("1"), &error), GABION_CODE_OTHER_MERGE_OPERATOR, "no merge operator");
     gabion_keyspace_free(&own);
     OK(gabion_keyspace_drop(store, "sums", &error));
 }
