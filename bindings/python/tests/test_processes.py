@@ -13,7 +13,9 @@ import pytest
 import gabion
 
 CHILD = """
-import sys, gabion
+import signal, sys, gabion
+# Who started the tests in the background has left interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 store = gabion.open(sys.argv[1])
 store.update((b"%08d" % number, b"") for number in range(200_000))
 print("ready", flush=True)
