@@ -185,6 +185,9 @@ pub struct PhaseResult {
     pub settle_s: f64,
     /// Reads that found a value, and entries that scans returned.
     pub found: u64,
+    /// Transactions that were begun again because somebody else had written what they read; `None`
+    /// in phases without transactions.
+    pub conflicts: Option<u64>,
     /// Latency of each kind of operation.
     pub latency_us_by_operation: BTreeMap<String, OperationLatency>,
     /// Which repetition of the run this is, from 0.

@@ -42,6 +42,8 @@ pub struct Abilities {
     pub persistent: bool,
     /// It writes its records to files, whether or not they are of use later.
     pub files: bool,
+    /// Reads and writes that take effect together, or not at all.
+    pub transactions: bool,
 }
 
 /// Where a target has the data that it has read or written.
@@ -148,6 +150,14 @@ pub trait Session {
     /// Deletes one key, present or not.
     fn delete(&mut self, key: &[u8]) -> Result<(), Error>;
 
+    /// Reads the keys of a batch and does its writes, in one transaction. It takes effect if nobody
+    /// else has written one of these keys meanwhile, and is begun again until it does. Targets
+    /// without [`Abilities::transactions`] return an error.
+    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
+        let _ = batch;
+        Err(Error::Request("it has no transactions".to_owned()))
+    }
+
     /// Reads one key; whether it was there.
     fn get(&mut self, key: &[u8]) -> Result<bool, Error>;
 
@@ -160,6 +170,15 @@ pub trait Session {
 
     /// Steps backwards from the last key not above `from`, as [`Session::steps`] does forwards.
     fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error>;
+}
+
+/// What a transaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transacted {
+    /// Keys that it read and that were there.
+    pub found: u64,
+    /// How often it was begun again.
+    pub conflicts: u64,
 }
 
 /// Steps on by up to so many entries; returns how many there were.

@@ -15,9 +15,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fjall::config::CompressionPolicy;
-use fjall::{CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{
+    CompressionType, Conflict, Database, Guard, Keyspace, KeyspaceCreateOptions,
+    OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable,
+};
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+};
 use serde_json::{Value, json};
 
 use crate::{ABILITIES, LOSES_UNSYNCED, check_existing, peer_error, write_buffer_bytes};
@@ -27,7 +32,10 @@ const NAME: &str = "fjall";
 pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "fjall 3.1.13, a log-structured merge tree in Rust",
-    abilities: ABILITIES,
+    abilities: Abilities {
+        transactions: true,
+        ..ABILITIES
+    },
     cache: Cache::Own,
     loses: LOSES_UNSYNCED,
     open,
@@ -40,8 +48,8 @@ const LOOKS: usize = 10;
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) struct Fjall {
-    db: Database,
-    records: Keyspace,
+    db: OptimisticTxDatabase,
+    records: OptimisticTxKeyspace,
     settings: Value,
 }
 
@@ -58,7 +66,7 @@ impl Fjall {
         check_existing(NAME, asked, "version")?;
         let write_buffer_bytes = write_buffer_bytes(asked);
         let threads = asked.background_threads.max(1);
-        let db = Database::builder(&asked.dir)
+        let db = OptimisticTxDatabase::builder(&asked.dir)
             .cache_size(asked.cache_bytes)
             .worker_threads(threads)
             .journal_compression(CompressionType::None)
@@ -90,11 +98,21 @@ impl Fjall {
         })
     }
 
+    /// The database without what watches over transactions.
+    fn db(&self) -> &Database {
+        self.db.inner()
+    }
+
+    /// The same of the records.
+    fn records(&self) -> &Keyspace {
+        self.records.inner()
+    }
+
     /// All records, by fjall's own iterator.
     #[cfg(test)]
     pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
         let store = Fjall::open(asked).unwrap();
-        let records = store.records.iter();
+        let records = store.records().iter();
         records
             .map(|record| record.into_inner().unwrap())
             .map(|(key, value)| (key.to_vec(), value.to_vec()))
@@ -108,24 +126,24 @@ impl Store for Fjall {
     }
 
     fn settle(&self) -> Result<(), Error> {
-        self.records.rotate_memtable_and_wait().map_err(fail)?;
-        let mut completed = self.db.compactions_completed();
+        self.records().rotate_memtable_and_wait().map_err(fail)?;
+        let mut completed = self.db().compactions_completed();
         let mut looks = 0;
         while looks < LOOKS {
             sleep(LOOK);
-            let is_at_rest = self.records.sealed_memtable_count() == 0
-                && self.db.outstanding_flushes() == 0
-                && self.db.active_compactions() == 0
-                && self.db.compactions_completed() == completed;
+            let is_at_rest = self.records().sealed_memtable_count() == 0
+                && self.db().outstanding_flushes() == 0
+                && self.db().active_compactions() == 0
+                && self.db().compactions_completed() == completed;
             looks = if is_at_rest { looks + 1 } else { 0 };
-            completed = self.db.compactions_completed();
+            completed = self.db().compactions_completed();
         }
-        self.db.persist(PersistMode::SyncAll).map_err(fail)
+        self.db().persist(PersistMode::SyncAll).map_err(fail)
     }
 
     fn compact(&self) -> Result<(), Error> {
         self.settle()?;
-        self.records.major_compact().map_err(fail)?;
+        self.records().major_compact().map_err(fail)?;
         self.settle()
     }
 
@@ -138,7 +156,7 @@ impl Store for Fjall {
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {
-        self.db.persist(PersistMode::SyncAll).map_err(fail)
+        self.db().persist(PersistMode::SyncAll).map_err(fail)
     }
 }
 
@@ -148,36 +166,58 @@ struct FjallSession<'a> {
 
 impl Session for FjallSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.store.records.insert(key, value).map_err(fail)
+        self.store.records().insert(key, value).map_err(fail)
     }
 
     fn put_synced(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.put(key, value)?;
-        self.store.db.persist(PersistMode::SyncData).map_err(fail)
+        self.store.db().persist(PersistMode::SyncData).map_err(fail)
     }
 
     fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
         self.write(batch)?;
-        self.store.db.persist(PersistMode::SyncData).map_err(fail)
+        self.store.db().persist(PersistMode::SyncData).map_err(fail)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let mut records = fjall::OwnedWriteBatch::with_capacity(self.store.db.clone(), batch.len());
+        let mut records =
+            fjall::OwnedWriteBatch::with_capacity(self.store.db().clone(), batch.len());
         for (key, value) in batch.iter() {
             match value {
-                Some(value) => records.insert(&self.store.records, key, value),
-                None => records.remove(&self.store.records, key),
+                Some(value) => records.insert(self.store.records(), key, value),
+                None => records.remove(self.store.records(), key),
             }
         }
         records.commit().map_err(fail)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.store.records.remove(key).map_err(fail)
+        self.store.records().remove(key).map_err(fail)
+    }
+
+    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
+        let mut done = Transacted::default();
+        loop {
+            done.found = 0;
+            let records = &self.store.records;
+            let mut txn = self.store.db.write_tx().map_err(fail)?;
+            for (key, value) in batch.iter() {
+                let read = txn.get(records, key).map_err(fail)?;
+                done.found += u64::from(read.inspect(|read| _ = black_box(&**read)).is_some());
+                match value {
+                    Some(value) => txn.insert(records, key, value),
+                    None => txn.remove(records, key),
+                }
+            }
+            match txn.commit().map_err(fail)? {
+                Ok(()) => return Ok(done),
+                Err(Conflict) => done.conflicts += 1,
+            }
+        }
     }
 
     fn get(&mut self, key: &[u8]) -> Result<bool, Error> {
-        let value = self.store.records.get(key).map_err(fail)?;
+        let value = self.store.records().get(key).map_err(fail)?;
         Ok(value.inspect(|value| _ = black_box(&**value)).is_some())
     }
 
@@ -186,11 +226,11 @@ impl Session for FjallSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        Ok(steps_over(self.store.records.range(from..)))
+        Ok(steps_over(self.store.records().range(from..)))
     }
 
     fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        Ok(steps_over(self.store.records.range(..=from).rev()))
+        Ok(steps_over(self.store.records().range(..=from).rev()))
     }
 }
 

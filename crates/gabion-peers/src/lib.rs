@@ -47,6 +47,8 @@ pub fn targets() -> &'static [Target] {
 static TARGETS: &[Target] = &[
     #[cfg(feature = "rocksdb")]
     rocksdb::TARGET,
+    #[cfg(feature = "rocksdb")]
+    rocksdb::TRANSACTIONS,
     #[cfg(feature = "leveldb")]
     leveldb::TARGET,
     #[cfg(feature = "lmdb")]
@@ -68,6 +70,7 @@ const ABILITIES: Abilities = Abilities {
     synced_writes: true,
     persistent: true,
     files: true,
+    transactions: false,
 };
 
 /// What a plain put loses where the log is written at each write and not synced.
@@ -153,6 +156,8 @@ mod tests {
     const CONTENTS: &[(&str, Contents)] = &[
         #[cfg(feature = "rocksdb")]
         ("rocksdb", rocksdb::Rocks::contents),
+        #[cfg(feature = "rocksdb")]
+        ("rocksdb-txn", rocksdb::Rocks::contents),
         #[cfg(feature = "leveldb")]
         ("leveldb", leveldb::LevelDb::contents),
         #[cfg(feature = "lmdb")]

@@ -14,7 +14,9 @@ use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+};
 use redb::{
     AccessGuard, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition,
 };
@@ -27,7 +29,10 @@ const NAME: &str = "redb";
 pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "redb 4.5.0, a copy-on-write B+ tree in Rust",
-    abilities: ABILITIES,
+    abilities: Abilities {
+        transactions: true,
+        ..ABILITIES
+    },
     cache: Cache::Own,
     loses: "by a power loss or the death of the process what was put since the last durable \
             transaction",
@@ -97,12 +102,12 @@ impl Redb {
     }
 
     /// Does `work`, which writes `bytes` of records, in a transaction and commits it.
-    fn write_with(
+    fn write_with<R>(
         &self,
         is_synced: bool,
         bytes: usize,
-        work: impl FnOnce(&mut Table<&[u8], &[u8]>) -> Result<(), redb::StorageError>,
-    ) -> Result<(), Error> {
+        work: impl FnOnce(&mut Table<&[u8], &[u8]>) -> Result<R, redb::StorageError>,
+    ) -> Result<R, Error> {
         let mut txn = self.db.begin_write().map_err(fail)?;
         let is_durable = self.count(bytes) || is_synced;
         let durability = if is_durable {
@@ -112,9 +117,10 @@ impl Redb {
         };
         txn.set_durability(durability).map_err(fail)?;
         let mut table = txn.open_table(RECORDS).map_err(fail)?;
-        work(&mut table).map_err(fail)?;
+        let done = work(&mut table).map_err(fail)?;
         drop(table);
-        txn.commit().map_err(fail)
+        txn.commit().map_err(fail)?;
+        Ok(done)
     }
 
     /// Counts what a transaction writes; whether it must be durable.
@@ -206,6 +212,27 @@ impl Session for RedbSession<'_> {
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         self.store
             .write_with(false, key.len(), |table| table.remove(key).map(drop))
+    }
+
+    /// Its transactions that write run one after the other, so that none has a conflict.
+    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
+        let bytes = saturated(batch.bytes());
+        let found = self.store.write_with(false, bytes, |table| {
+            let mut found = 0;
+            for (key, value) in batch.iter() {
+                let read = table.get(key)?;
+                found += u64::from(read.inspect(|read| _ = black_box(read.value())).is_some());
+                match value {
+                    Some(value) => table.insert(key, value).map(drop)?,
+                    None => table.remove(key).map(drop)?,
+                }
+            }
+            Ok(found)
+        })?;
+        Ok(Transacted {
+            found,
+            conflicts: 0,
+        })
     }
 
     fn get(&mut self, key: &[u8]) -> Result<bool, Error> {

@@ -121,6 +121,12 @@ impl Operands {
         }
     }
 
+    /// Whether a record is one of operands whose base is not known.
+    pub(crate) fn are_open_in(record: &Record) -> bool {
+        let (kind, stored) = record.parts();
+        kind == Kind::Merge && Operands::below_of(stored, 1).is_some()
+    }
+
     /// The operands, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.operands.iter().map(Vec::as_slice)

@@ -35,6 +35,11 @@ pub(crate) fn deleted_range(
     Ok(holds_keys.then(|| (lower, upper.unwrap_or_default())))
 }
 
+/// Whether a range delete with these operands ([`deleted_range`]) is of a key, too.
+pub(crate) fn is_deleted_by(lower: &[u8], upper: &[u8], key: &[u8]) -> bool {
+    lower <= key && (upper.is_empty() || key < upper)
+}
+
 /// The keys of a range from the first one on and below the second one, where there is one; `None`
 /// when the range holds no key.
 pub(crate) fn key_range(

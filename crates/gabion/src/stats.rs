@@ -97,6 +97,8 @@ pub struct Stats {
     /// Small tables that compactions wrote anew, as one with their neighbours, where they moved
     /// larger ones as they are: tables of keys that come in order.
     pub gathered: u64,
+    /// Tables that compactions dropped unread, because all in them had expired.
+    pub dropped_unread: u64,
     /// Time that writers were slowed down or stopped, in nanoseconds.
     pub slowdown_ns: u64,
     /// Time that writers were stopped, in nanoseconds.
@@ -211,6 +213,8 @@ pub struct GarbageStats {
     pub shared_bytes: u64,
     /// Number of tombstones, range deletes included.
     pub tombstones: u64,
+    /// Bytes of what has expired, estimated from a few moments of each table.
+    pub expired_bytes: u64,
 }
 
 /// The block cache, which mapped tables do not use.

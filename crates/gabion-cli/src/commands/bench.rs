@@ -76,6 +76,7 @@ fn check_phases(engine: Engine, phases: &[&Workload]) -> Result<(), Failure> {
         synced_writes: true,
         persistent: true,
         files: true,
+        transactions: engine.capabilities().transactions,
     };
     for phase in phases {
         if let Some(why) = phase.lacks(&abilities) {

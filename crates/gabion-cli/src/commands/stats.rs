@@ -68,10 +68,11 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
         (
             "garbage, about",
             format!(
-                "{} old versions, {} deleted ranges, {} of split buckets, {}",
+                "{} old versions, {} deleted ranges, {} of split buckets, {} expired, {}",
                 bytes_text(garbage.old_version_bytes),
                 bytes_text(garbage.deleted_range_bytes),
                 bytes_text(garbage.shared_bytes),
+                bytes_text(garbage.expired_bytes),
                 counted(garbage.tombstones, "tombstone", "tombstones")
             ),
         ),

@@ -38,7 +38,7 @@ const FIELDS: [&str; 30] = [
     "records_live",
 ];
 
-const ALL_PHASES: [&str; 21] = [
+const ALL_PHASES: [&str; 23] = [
     "fillseq",
     "fillrandom",
     "overwrite",
@@ -56,6 +56,8 @@ const ALL_PHASES: [&str; 21] = [
     "ycsb-d",
     "ycsb-e",
     "ycsb-f",
+    "ycsb-f-txn",
+    "bank",
     "fillsync",
     "mixed",
     "readwhilewriting",

@@ -66,6 +66,7 @@ const COLUMNS: &[Column] = &[
     ("bytes_written_drive", |r| text(r.bytes_written_drive)),
     ("restart_log_bytes", |r| text(r.restart_log_bytes)),
     ("memory_bytes", |r| text(r.memory_bytes)),
+    ("conflicts", |r| text(r.conflicts)),
 ];
 
 /// Writes a row of names and a row for each result.

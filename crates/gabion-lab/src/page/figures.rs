@@ -67,6 +67,7 @@ const TABLE: &[TableRow] = &[
     ("Writers slowed down", Unit::Seconds, |r| r.slowdown_s),
     ("Settling", Unit::Seconds, |r| Some(r.settle_s)),
     ("Found", Unit::Count, |r| Some(r.found as f64)),
+    ("Conflicts", Unit::Count, |r| r.conflicts.map(|c| c as f64)),
 ];
 
 /// All figures: medians, with both ends where there are several repetitions.

@@ -98,7 +98,8 @@ impl Runner<'_> {
         let changes = |(operation, _): &(Operation, u32)| operation.changes_drawn();
         if phase.workload.mix.iter().any(changes) {
             for (thread, done) in outcome.done_by_thread.iter().enumerate() {
-                self.redraw(phase, thread, *done, |_, operation, id| match operation {
+                let drawn = done * phase.workload.records_drawn();
+                self.redraw(phase, thread, drawn, |_, operation, id| match operation {
                     Operation::Delete => live.delete(id),
                     operation if operation.changes_drawn() => live.put(id),
                     _ => {}

@@ -384,6 +384,7 @@ impl<'a> Runner<'a> {
             slowdown_s: seconds_of(was.slowdown_ns, is.slowdown_ns),
             settle_s,
             found: outcome.found,
+            conflicts: workload.has_transactions().then_some(outcome.conflicts),
             latency_us_by_operation: outcome.by_operation.clone(),
             repetition: self.subject.repetition,
             rate_per_s: settings
@@ -470,6 +471,12 @@ impl<'a> Runner<'a> {
                 "the writer beside the readers did {:.0} of the {} puts per second that were due",
                 outcome.paced as f64 / outcome.seconds.max(1e-9),
                 self.settings.write_rate
+            ));
+        }
+        if workload.has_transactions() {
+            notes.push(format!(
+                "transactions were begun again {} times after conflicts",
+                outcome.conflicts
             ));
         }
         if outcome.is_sampled {

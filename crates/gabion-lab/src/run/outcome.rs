@@ -13,6 +13,8 @@ use crate::workload::{Operation, Workload};
 pub(super) struct Outcome {
     pub(super) operations: u64,
     pub(super) found: u64,
+    /// Transactions that were begun again.
+    pub(super) conflicts: u64,
     pub(super) bytes_user: u64,
     pub(super) seconds: f64,
     pub(super) latencies: Latencies,
@@ -68,6 +70,7 @@ impl Outcome {
         let mut outcome = Outcome {
             operations: done.iter().map(|done| done.operations).sum(),
             found: done.iter().map(|done| done.found).sum(),
+            conflicts: done.iter().map(|done| done.conflicts).sum(),
             bytes_user: all().map(|done| done.bytes_user).sum(),
             seconds,
             latencies: Latencies::new(),

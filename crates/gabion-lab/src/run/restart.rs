@@ -48,6 +48,7 @@ impl Runner<'_> {
         let done = Done {
             operations: 1,
             found,
+            conflicts: 0,
             bytes_user: 0,
             calls: vec![1],
             latencies: vec![latencies],

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::target::{Session, StoreOptions, Target};
-use crate::targets::{btreemap, empty, wip};
+use crate::targets::{btreemap, empty, flex, wip};
 use crate::workload::WORKLOADS;
 
 fn settings() -> Settings {
@@ -108,6 +108,31 @@ fn bytes_of_the_user_and_live_records_are_counted() {
     let reinserted = results[3].space_amplification.unwrap();
     let gone = results[3].space_bytes as f64 / ((3000 + inserts) * 116) as f64;
     assert!(reinserted > gone, "{reinserted} {gone}");
+}
+
+/// Each record that a transaction reads is there, and it is put again, or for the first time.
+#[test]
+fn transactions_read_and_put_their_records() {
+    let settings = Settings {
+        distribution: Some(Distribution::Uniform),
+        ..settings()
+    };
+    for target in [wip::TARGET, flex::TARGET, btreemap::TARGET] {
+        let results = run(&target, &settings, &["ycsb-load", "bank", "count"]);
+        assert_eq!(results[0].conflicts, None);
+        let bank = &results[1];
+        assert_eq!((bank.operations, bank.found), (2000, 4000));
+        assert_eq!(bank.bytes_user, 4000 * 116);
+        assert_eq!(results[2].found, 3000);
+        let conflicts = bank.conflicts.unwrap();
+        let note = format!("begun again {conflicts} times");
+        let mut notes = bank.notes.iter();
+        assert!(notes.any(|told| told.contains(&note)), "{:?}", bank.notes);
+
+        let results = run(&target, &settings, &["bank", "count"]);
+        assert!(results[0].found < 4000, "most records are new");
+        assert_eq!(Some(results[1].found), results[0].records_live);
+    }
 }
 
 #[test]

@@ -37,6 +37,7 @@ const SHORT: Duration = Duration::from_nanos(300);
 pub(super) struct Done {
     pub(super) operations: u64,
     pub(super) found: u64,
+    pub(super) conflicts: u64,
     /// Bytes of keys and values that were put, and of keys that were deleted.
     pub(super) bytes_user: u64,
     /// Calls of each part of the mix.
@@ -113,6 +114,7 @@ impl<'r> Worker<'r> {
             done: Done {
                 operations: 0,
                 found: 0,
+                conflicts: 0,
                 bytes_user: 0,
                 calls: vec![0; workload.mix.len()],
                 latencies: workload.mix.iter().map(|_| Latencies::new()).collect(),
@@ -352,6 +354,7 @@ impl<'r> Worker<'r> {
                 self.done.found += u64::from(self.session.get(self.requests.key(at))?);
                 self.put_key(at)?;
             }
+            Operation::Transaction(records) => self.transact(at, records)?,
             Operation::Seek => self.scan(at, 1)?,
             Operation::Scan(ScanLength::Fixed(entries)) => self.scan(at, u64::from(entries))?,
             Operation::Scan(ScanLength::UpTo(entries)) => {
@@ -409,7 +412,28 @@ impl<'r> Worker<'r> {
         }
     }
 
-    fn write_batch(&mut self, mut at: usize, is_delete: bool, len: u64) -> Result<u64, Error> {
+    /// Reads and puts so many records in a transaction, the one drawn and those that follow it.
+    fn transact(&mut self, at: usize, records: u32) -> Result<(), Error> {
+        self.fill_batch(at, false, u64::from(records));
+        let done = self.session.transact(&self.batch)?;
+        self.done.found += done.found;
+        self.done.conflicts += done.conflicts;
+        self.done.bytes_user += self.batch.bytes();
+        Ok(())
+    }
+
+    fn write_batch(&mut self, at: usize, is_delete: bool, len: u64) -> Result<u64, Error> {
+        self.fill_batch(at, is_delete, len);
+        self.done.bytes_user += self.batch.bytes();
+        match self.workload.synced {
+            true => self.session.write_synced(&self.batch)?,
+            false => self.session.write(&self.batch)?,
+        }
+        Ok(len)
+    }
+
+    /// Makes the batch one of so many records, the one drawn and those that follow it.
+    fn fill_batch(&mut self, mut at: usize, is_delete: bool, len: u64) {
         self.batch.clear();
         for record in 0..len {
             if record > 0 {
@@ -423,12 +447,6 @@ impl<'r> Worker<'r> {
                 self.batch.put(self.requests.key(at), value);
             }
         }
-        self.done.bytes_user += self.batch.bytes();
-        match self.workload.synced {
-            true => self.session.write_synced(&self.batch)?,
-            false => self.session.write(&self.batch)?,
-        }
-        Ok(len)
     }
 
     fn scan(&mut self, at: usize, entries: u64) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::Error;
 use crate::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
 };
 
 /// The target `btreemap`.
@@ -22,6 +22,7 @@ pub const TARGET: Target = Target {
         synced_writes: false,
         persistent: false,
         files: false,
+        transactions: true,
     },
     cache: Cache::Memory,
     loses: "all of it, by the death of the process",
@@ -74,6 +75,15 @@ fn no_storage() -> Error {
     Error::Request("btreemap has no storage to sync its writes to".to_owned())
 }
 
+fn apply(records: &mut Records, batch: &Batch) {
+    for (key, value) in batch.iter() {
+        match value {
+            Some(value) => records.insert(key.into(), value.into()),
+            None => records.remove(key),
+        };
+    }
+}
+
 impl Session for &Map {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let (key, value) = (key.into(), value.into());
@@ -86,13 +96,7 @@ impl Session for &Map {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let mut records = Map::write(self);
-        for (key, value) in batch.iter() {
-            match value {
-                Some(value) => records.insert(key.into(), value.into()),
-                None => records.remove(key),
-            };
-        }
+        apply(&mut Map::write(self), batch);
         Ok(())
     }
 
@@ -103,6 +107,17 @@ impl Session for &Map {
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         Map::write(self).remove(key);
         Ok(())
+    }
+
+    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
+        let mut records = Map::write(self);
+        let is_there = |(key, _): &(&[u8], Option<&[u8]>)| black_box(records.get(*key)).is_some();
+        let found = batch.iter().filter(is_there).count() as u64;
+        apply(&mut records, batch);
+        Ok(Transacted {
+            found,
+            conflicts: 0,
+        })
     }
 
     fn get(&mut self, key: &[u8]) -> Result<bool, Error> {

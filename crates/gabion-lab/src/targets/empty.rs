@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use crate::Error;
 use crate::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
 };
 use crate::workload::keys;
 
@@ -18,6 +18,7 @@ pub const TARGET: Target = Target {
         synced_writes: true,
         persistent: false,
         files: false,
+        transactions: true,
     },
     cache: Cache::Memory,
     loses: "all of it, by the death of the process",
@@ -74,6 +75,13 @@ impl Session for Empty {
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         black_box(key);
         Ok(())
+    }
+
+    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
+        Ok(Transacted {
+            found: black_box(batch).len() as u64,
+            conflicts: 0,
+        })
     }
 
     fn get(&mut self, key: &[u8]) -> Result<bool, Error> {

@@ -20,6 +20,7 @@ pub const TARGET: Target = Target {
         synced_writes: true,
         persistent: true,
         files: true,
+        transactions: true,
     },
     cache: Cache::Own,
     loses: "by a power loss what was not synced; what is left is a prefix of the puts",

@@ -20,6 +20,7 @@ pub const TARGET: Target = Target {
         synced_writes: true,
         persistent: true,
         files: true,
+        transactions: false,
     },
     cache: Cache::Page,
     loses: "by a power loss what was put since the last checkpoint",

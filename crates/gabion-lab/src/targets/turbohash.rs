@@ -29,6 +29,7 @@ pub const MEMORY: Target = Target {
         synced_writes: false,
         persistent: false,
         files: false,
+        transactions: false,
     },
     cache: Cache::Memory,
     loses: "all of it, by the death of the process",
@@ -45,6 +46,7 @@ pub const FILE: Target = Target {
     abilities: Abilities {
         persistent: true,
         files: true,
+        transactions: false,
         ..MEMORY.abilities
     },
     cache: Cache::Page,

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::Error;
 use crate::result::BytesWritten;
 use crate::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
 };
 
 /// The target `wip`.
@@ -21,6 +21,7 @@ pub const TARGET: Target = Target {
         synced_writes: true,
         persistent: true,
         files: true,
+        transactions: true,
     },
     cache: Cache::Page,
     loses: "by a power loss what was not synced; what is left is a prefix of the puts",
@@ -223,6 +224,26 @@ impl Session for WipSession<'_> {
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         Ok(self.keyspace.delete(key)?)
+    }
+
+    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
+        let mut done = Transacted::default();
+        loop {
+            done.found = 0;
+            let mut transaction = self.db.begin()?;
+            for (key, value) in batch.iter() {
+                let read = transaction.get(self.keyspace, key)?;
+                done.found += u64::from(black_box(read).is_some());
+                match value {
+                    Some(value) => transaction.put(self.keyspace, key, value)?,
+                    None => transaction.delete(self.keyspace, key)?,
+                }
+            }
+            match transaction.commit() {
+                Err(gabion::Error::Conflict { .. }) => done.conflicts += 1,
+                ended => return Ok(ended.map(|()| done)?),
+            }
+        }
     }
 
     fn get(&mut self, key: &[u8]) -> Result<bool, Error> {

@@ -40,6 +40,8 @@ pub enum Operation {
     Insert,
     /// Reads the record drawn, then writes it.
     ReadModifyWrite,
+    /// Reads so many records, then writes them, in one transaction.
+    Transaction(u32),
     /// Merges all that the store can merge.
     Compact,
     /// Opens the store anew after its process was killed.
@@ -64,6 +66,7 @@ impl Operation {
             Operation::Delete => "delete",
             Operation::Insert => "insert",
             Operation::ReadModifyWrite => "read_modify_write",
+            Operation::Transaction(_) => "transaction",
             Operation::Compact => "compact",
             Operation::Restart => "restart",
             Operation::Rest => "rest",
@@ -85,6 +88,7 @@ impl Operation {
             | Operation::Delete
             | Operation::Insert
             | Operation::ReadModifyWrite
+            | Operation::Transaction(_)
             | Operation::Compact
             | Operation::Restart
             | Operation::Rest => false,
@@ -97,6 +101,7 @@ impl Operation {
             Operation::Put
             | Operation::Insert
             | Operation::ReadModifyWrite
+            | Operation::Transaction(_)
             | Operation::Scan(ScanLength::UpTo(_)) => true,
             Operation::Read
             | Operation::ReadMissing
@@ -115,7 +120,10 @@ impl Operation {
     /// Whether it puts or deletes the record drawn.
     pub fn changes_drawn(self) -> bool {
         match self {
-            Operation::Put | Operation::Delete | Operation::ReadModifyWrite => true,
+            Operation::Put
+            | Operation::Delete
+            | Operation::ReadModifyWrite
+            | Operation::Transaction(_) => true,
             Operation::Read
             | Operation::ReadMissing
             | Operation::Next
@@ -139,6 +147,7 @@ impl Operation {
             | Operation::Seek
             | Operation::Scan(_)
             | Operation::ReadModifyWrite
+            | Operation::Transaction(_)
             | Operation::Count => true,
             Operation::Put
             | Operation::ReadMissing
@@ -390,6 +399,18 @@ pub static WORKLOADS: &[Workload] = &[
         ..YCSB
     },
     Workload {
+        name: "ycsb-f-txn",
+        about: "as ycsb-f, where each read-modify-write is a transaction",
+        mix: &[(Operation::Read, 50), (Operation::Transaction(1), 50)],
+        ..YCSB
+    },
+    Workload {
+        name: "bank",
+        about: "transactions that each read two records and write both",
+        mix: &[(Operation::Transaction(2), 100)],
+        ..BASE
+    },
+    Workload {
         name: "mixed",
         about: "get records drawn at random while one more thread puts --write-rate records/s",
         mix: &[(Operation::Read, 100)],
@@ -518,6 +539,9 @@ impl Workload {
         if self.is_walk_back() && !abilities.backward {
             return Some("it cannot step against the order of keys");
         }
+        if self.has_transactions() && !abilities.transactions {
+            return Some("it has no transactions");
+        }
         if self.is_restart() && !abilities.persistent {
             return Some("what it holds is gone with its process");
         }
@@ -555,6 +579,22 @@ impl Workload {
         self.mix.contains(&(Operation::Previous, 100))
     }
 
+    /// Whether some of its operations are transactions.
+    pub fn has_transactions(&self) -> bool {
+        self.mix
+            .iter()
+            .any(|(operation, _)| matches!(operation, Operation::Transaction(_)))
+    }
+
+    /// Records that each operation of the phase draws. Where it is more than one, the phase does
+    /// nothing else.
+    pub fn records_drawn(&self) -> u64 {
+        match self.mix {
+            [(Operation::Transaction(records), _)] => u64::from(*records),
+            _ => 1,
+        }
+    }
+
     /// Whether the phase reads keys that no record has, which it then does and nothing else.
     pub fn reads_only_missing(&self) -> bool {
         self.mix
@@ -589,10 +629,16 @@ mod tests {
     }
 
     #[test]
-    fn stepping_through_a_store_and_reading_absent_keys_stand_alone() {
+    fn what_draws_otherwise_than_others_stands_alone() {
         for workload in WORKLOADS {
             let is_alone = workload.mix.len() == 1;
-            let must_be = workload.is_walk() || workload.reads_only_missing();
+            let draws_several = |op: &(Operation, u32)| match op.0 {
+                Operation::Transaction(records) => records > 1,
+                _ => false,
+            };
+            let must_be = workload.is_walk()
+                || workload.reads_only_missing()
+                || workload.mix.iter().any(draws_several);
             assert!(is_alone || !must_be, "{}", workload.name);
         }
     }
@@ -605,10 +651,12 @@ mod tests {
             synced_writes: false,
             persistent: false,
             files: false,
+            transactions: false,
         };
         let lacks = |name| Workload::named(name).unwrap().lacks(&hash);
         assert!(lacks("ycsb-e").unwrap().contains("order"));
         assert!(lacks("fillsync").unwrap().contains("storage"));
+        assert!(lacks("bank").unwrap().contains("transactions"));
         assert!(lacks("restart").unwrap().contains("gone"));
         assert!(lacks("count").unwrap().contains("order"));
         let forward = Abilities {

@@ -36,6 +36,51 @@ impl Random {
 
 const MISSING: [&[u8]; 4] = [b"\x01", b"key", b"key 00000001x", b"\xf0"];
 
+/// Two threads that meet on a few keys: each transaction takes effect, and finds what is there.
+#[test]
+fn transactions_read_and_write_whoever_else_does() {
+    let has_them = |target: &&Target| target.abilities.transactions;
+    for target in gabion_peers::targets().iter().filter(has_them) {
+        println!("target {}", target.name);
+        let dir = tempfile::tempdir().unwrap();
+        let store = create(target, dir.path());
+        let key = |number: u64| format!("key {number:08}").into_bytes();
+        let mut batch = Batch::default();
+        batch.put(&key(0), b"old");
+        batch.put(&key(1), b"old");
+        store.session().unwrap().write(&batch).unwrap();
+        let work = |seed: u64| {
+            let mut session = store.session().unwrap();
+            let mut batch = Batch::default();
+            for round in 0..500 {
+                batch.clear();
+                batch.put(
+                    &key((round + seed) % 2),
+                    format!("{seed} {round}").as_bytes(),
+                );
+                batch.put(&key((round + seed + 1) % 2), b"");
+                // Nobody else has this one, and only the first finds nothing.
+                batch.put(&key(10 + seed), b"own");
+                let done = session.transact(&batch).unwrap();
+                assert_eq!(done.found, if round == 0 { 2 } else { 3 });
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| work(0));
+            scope.spawn(|| work(1));
+        });
+        let mut session = store.session().unwrap();
+        batch.clear();
+        batch.delete(&key(10));
+        batch.delete(&key(12));
+        let done = session.transact(&batch).unwrap();
+        assert_eq!((done.found, done.conflicts), (1, 0));
+        assert_eq!(session.scan(b"", 10).unwrap(), 3);
+        drop(session);
+        store.close().unwrap();
+    }
+}
+
 #[test]
 fn random_writes_are_what_a_map_makes_of_them() {
     for_each_target(|target, dir| {

@@ -71,6 +71,8 @@ pub(crate) struct Counters {
     pub(crate) joins: Counter,
     /// Small tables that became one with their neighbours where others are moved as they are.
     pub(crate) gathered: Counter,
+    /// Tables that were dropped unread, since all in them had expired.
+    pub(crate) dropped_unread: Counter,
 }
 
 impl Counters {

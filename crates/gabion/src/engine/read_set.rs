@@ -76,16 +76,7 @@ impl ReadSet {
     /// Notes that a key was read; returns the bytes that this takes.
     pub(crate) fn note_key(&mut self, keyspace: u32, key: &[u8]) -> usize {
         let hash = hash_key(key);
-        let is_it =
-            |own: &ReadKey| own.hash == hash && own.keyspace == keyspace && *own.key == *key;
-        let is_known = match self.index.is_empty() {
-            true => self.keys.iter().any(is_it),
-            false => self
-                .index
-                .get(&hash)
-                .is_some_and(|at| is_it(&self.keys[*at])),
-        };
-        if is_known {
+        if self.has_key(keyspace, hash, key) {
             return 0;
         }
         let at = self.keys.len();
@@ -101,6 +92,27 @@ impl ReadSet {
             self.index.entry(hash).or_insert(at);
         }
         size_of::<ReadKey>() + size_of::<(u64, usize)>() + key.len()
+    }
+
+    fn has_key(&self, keyspace: u32, hash: u64, key: &[u8]) -> bool {
+        let is_it =
+            |own: &ReadKey| own.hash == hash && own.keyspace == keyspace && *own.key == *key;
+        match self.index.is_empty() {
+            true => self.keys.iter().any(is_it),
+            false => self
+                .index
+                .get(&hash)
+                .is_some_and(|at| is_it(&self.keys[*at])),
+        }
+    }
+
+    /// Whether a key was read, by itself or in a range.
+    pub(crate) fn has(&self, keyspace: u32, key: &[u8]) -> bool {
+        let is_in = |own: &ReadRange| {
+            let is_below = own.upper.as_ref().is_none_or(|upper| key < &upper[..]);
+            own.keyspace == keyspace && *key >= *own.lower && is_below
+        };
+        self.has_key(keyspace, hash_key(key), key) || self.ranges.iter().any(is_in)
     }
 
     /// Notes that a range was read; returns its place.
@@ -227,6 +239,11 @@ mod tests {
         assert_eq!(range(b"e", b"n").as_deref(), Some("m"));
         assert_eq!(range(b"o", b"").as_deref(), Some("o"));
         assert_eq!(range(b"p", b""), None);
+        let read = [&b"d"[..], b"m", b"oz"];
+        assert!(read.into_iter().all(|key| reads.has(7, key)));
+        let others = [&b"a"[..], b"d\0", b"p", b"x"];
+        assert!(!others.into_iter().any(|key| reads.has(7, key)));
+        assert!(reads.has(8, b"a") && !reads.has(8, b"m"));
     }
 
     #[test]

@@ -6,13 +6,14 @@
 //!   of.
 //! - N2. The ends meet: each source hands a pair to one of them.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
 use super::own::{OwnRange, Ranges};
-use super::{Isolation, Transaction, merges};
-use crate::engine;
+use super::{Transaction, merges};
+use crate::engine::{self, ReadSet};
 use crate::expiry::{Moment, Record};
 use crate::merge::MergeOperator;
 use crate::ranges::key_range;
@@ -26,6 +27,8 @@ use crate::{Error, Iter, Keyspace, Result, Slice};
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     keyspace: u32,
+    /// Where its reads are noted, if they are.
+    notes: Option<&'t RefCell<ReadSet>>,
     /// None once it has ended.
     sources: Option<Sources<'t>>,
     /// Why there are none, until it is told.
@@ -104,6 +107,7 @@ impl<'t> TransactionIter<'t> {
         let mut iter = TransactionIter {
             transaction,
             keyspace: keyspace.id(),
+            notes: transaction.notes(keyspace, transaction.checks_reads()),
             sources: None,
             refused: None,
             lower: Vec::new(),
@@ -143,10 +147,10 @@ impl<'t> TransactionIter<'t> {
     /// Notes that an end has come to a key, or has passed all.
     fn note(&mut self, end: End, key: Option<&[u8]>) -> Result<()> {
         self.transaction.has_read.set(true);
-        if self.transaction.options.isolation != Isolation::Serializable {
+        let Some(notes) = self.notes else {
             return Ok(());
-        }
-        let mut reads = self.transaction.reads.borrow_mut();
+        };
+        let mut reads = notes.borrow_mut();
         let place = match end {
             End::Front => &mut self.front,
             End::Back => &mut self.back,

@@ -21,7 +21,8 @@
 //! | level | what a commit checks |
 //! |---|---|
 //! | [`Isolation::Serializable`] | all keys and ranges that were read, found or not |
-//! | [`Isolation::Snapshot`] | keys and ranges that are written, and those read for update |
+//! | [`Isolation::Snapshot`] | keys and ranges that are written, and those read for update; of keys
+//! that are merged into only those that were read |
 //!
 //! At the first level there is an order of all committed transactions in which each reads what the
 //! ones before it have written; at the second one there may be write skew.
@@ -103,6 +104,9 @@ pub struct Transaction {
     options: TransactionOptions,
     own: OwnWrites,
     reads: RefCell<ReadSet>,
+    /// What was read and is not checked for itself, of keyspaces with merges: a key that was read
+    /// and is merged into depends on what was read.
+    seen: RefCell<ReadSet>,
     /// Whether anything was read of the store.
     has_read: Cell<bool>,
     /// Bytes that the reads and the writes take.
@@ -150,6 +154,7 @@ impl Db {
             options,
             own: OwnWrites::default(),
             reads: RefCell::new(ReadSet::new(since)),
+            seen: RefCell::default(),
             has_read: Cell::new(false),
             bytes: Cell::new(0),
             held: OnceCell::new(),
@@ -164,8 +169,7 @@ impl Transaction {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        let is_noted = self.options.isolation == Isolation::Serializable;
-        self.read(keyspace, key.as_ref(), is_noted)
+        self.read(keyspace, key.as_ref(), self.checks_reads())
     }
 
     /// As [`Transaction::get`], of a key that the commit depends on, whatever the isolation: there
@@ -181,13 +185,13 @@ impl Transaction {
         self.read(keyspace, key.as_ref(), true)
     }
 
-    fn read(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<Option<Slice>> {
+    fn read(&self, keyspace: &Keyspace, key: &[u8], is_checked: bool) -> Result<Option<Slice>> {
         self.check_own(keyspace)?;
         if let Some(own) = self.own.get(keyspace.id(), key) {
-            let own = self.own_at(keyspace, key, own, is_noted)?;
+            let own = self.own_at(keyspace, key, own, is_checked)?;
             return Ok(own.map(Record::into_value));
         }
-        self.note_read(keyspace, key, is_noted)?;
+        self.note_read(keyspace, key, is_checked)?;
         let held = self.open.read()?;
         let engine = &self.store.engine;
         engine.get(keyspace.inner(), key, Some(held.point()))
@@ -200,7 +204,7 @@ impl Transaction {
         keyspace: &Keyspace,
         key: &[u8],
         own: Option<&Record>,
-        is_noted: bool,
+        is_checked: bool,
     ) -> Result<Option<Record>> {
         let moment = self.open.read()?.point().moment;
         let Some(own) = own else {
@@ -210,7 +214,7 @@ impl Transaction {
             return Ok(own.clone().at(|| moment));
         };
         if merges::is_open(&operands) {
-            self.note_read(keyspace, key, is_noted)?;
+            self.note_read(keyspace, key, is_checked)?;
             let held = self.open.read()?;
             let engine = &self.store.engine;
             let base = engine.find_record(keyspace.inner(), key, Some(held.point()))?;
@@ -220,13 +224,30 @@ impl Transaction {
         operands.read(merges::asked(&operator, key, moment))
     }
 
-    fn note_read(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<()> {
+    fn note_read(&self, keyspace: &Keyspace, key: &[u8], is_checked: bool) -> Result<()> {
         self.has_read.set(true);
-        if is_noted {
-            let bytes = self.reads.borrow_mut().note_key(keyspace.id(), key);
-            self.take_bytes(bytes)?;
+        match self.notes(keyspace, is_checked) {
+            Some(notes) => {
+                let bytes = notes.borrow_mut().note_key(keyspace.id(), key);
+                self.take_bytes(bytes)
+            }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Where reads of a keyspace are noted that the commit checks, or does not; `None` where
+    /// nothing can depend on them.
+    fn notes(&self, keyspace: &Keyspace, is_checked: bool) -> Option<&RefCell<ReadSet>> {
+        if is_checked {
+            return Some(&self.reads);
+        }
+        let merges = keyspace.inner().merge_operator().is_some();
+        merges.then_some(&self.seen)
+    }
+
+    /// Whether a commit checks what is read for nothing but reading.
+    fn checks_reads(&self) -> bool {
+        self.options.isolation == Isolation::Serializable
     }
 
     /// When the value of a key expires, as [`Keyspace::expires_at`].
@@ -240,11 +261,11 @@ impl Transaction {
     ) -> Result<Option<SystemTime>> {
         self.check_own(keyspace)?;
         let key = key.as_ref();
-        let is_noted = self.options.isolation == Isolation::Serializable;
+        let is_checked = self.checks_reads();
         let record = match self.own.get(keyspace.id(), key) {
-            Some(own) => self.own_at(keyspace, key, own, is_noted)?,
+            Some(own) => self.own_at(keyspace, key, own, is_checked)?,
             None => {
-                self.note_read(keyspace, key, is_noted)?;
+                self.note_read(keyspace, key, is_checked)?;
                 let held = self.open.read()?;
                 let engine = &self.store.engine;
                 engine.find_record(keyspace.inner(), key, Some(held.point()))?
@@ -479,7 +500,7 @@ impl Transaction {
         let mut reads = self.reads.take();
         // Who has read nothing depends on nothing.
         if self.options.isolation == Isolation::Snapshot && self.has_read.get() {
-            self.own.note_all(&mut reads);
+            self.own.note_all(&mut reads, &self.seen.borrow());
         }
         let reads = Arc::new(reads);
         let write = match reads.is_empty() {

@@ -186,20 +186,17 @@ impl OwnWrites {
         bytes as u64
     }
 
-    /// Notes all that is written as read.
-    pub(super) fn note_all(&self, reads: &mut ReadSet) {
+    /// Notes all that is written as read, but what is merged into keys that are not in `seen`: that
+    /// depends on nothing.
+    pub(super) fn note_all(&self, reads: &mut ReadSet, seen: &ReadSet) {
         for own in &self.keyspaces {
             for (lower, upper) in &own.deleted.0 {
                 reads.note_range(own.id, lower.clone(), upper.clone());
             }
-            // What is merged into what is there depends on nothing.
-            let is_open = |record: &Record| match record.parts() {
-                (Kind::Merge, stored) => Operands::below_of(stored, 1).is_some(),
-                _ => false,
-            };
-            let writes = own.writes.iter();
-            for (key, _) in writes.filter(|(_, record)| !record.as_ref().is_some_and(is_open)) {
-                reads.note_key(own.id, key);
+            for (key, record) in &own.writes {
+                if !record.as_ref().is_some_and(Operands::are_open_in) || seen.has(own.id, key) {
+                    reads.note_key(own.id, key);
+                }
             }
         }
     }
@@ -325,7 +322,7 @@ mod tests {
             }
             prop_assert_eq!(applied, twin);
             let mut reads = ReadSet::new(1);
-            own.note_all(&mut reads);
+            own.note_all(&mut reads, &ReadSet::default());
             for (key, value) in (0u8..).zip(&twin) {
                 let (kind, key) = (Kind::Put, &[key][..]);
                 let put = Op { seq: 2, kind, keyspace: 7, key, value: &[] };

@@ -750,12 +750,17 @@ fn tables_of_which_all_has_expired_go_unread() {
         }
         clock.advance(Duration::from_secs(60));
         let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
-        assert!(db.stats().table_bytes > 0);
+        let before = db.stats();
+        let (bytes, expired) = (before.table_bytes, before.garbage.expired_bytes);
+        assert!(bytes > 0 && expired > bytes / 2 && expired <= bytes);
+        assert_eq!(before.dropped_unread, 0);
         let compacted = db.compact::<&[u8]>(..);
         match everything {
             true => {
                 compacted.unwrap();
-                assert_eq!(db.stats().table_bytes, 0);
+                let after = db.stats();
+                assert_eq!((after.table_bytes, after.garbage.expired_bytes), (0, 0));
+                assert_eq!(after.dropped_unread, before.tables);
                 assert_eq!(db.iter().count(), 0);
             }
             false => {

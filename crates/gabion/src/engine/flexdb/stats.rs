@@ -18,18 +18,20 @@ impl Flex {
             .map(|generation| generation.image_bytes())
             .sum();
         let log_file_bytes = shell.log_file_bytes;
-        let (mut table_bytes, mut live_bytes) = (0, 0);
+        let (mut table_bytes, mut live_bytes, mut expired_bytes) = (0, 0, 0);
+        let now = self.moments.now();
         for keyspace in keyspaces.iter() {
             let space = keyspace.partition.space().stats();
             table_bytes += u64::from(space.segments - space.segments_free) * space.segment_bytes;
             table_bytes += space.tree_file_bytes + space.log_bytes;
             live_bytes += space.live_bytes;
+            expired_bytes += keyspace.expiring.lock().expired_by(now);
         }
         let keyspace_stats: Vec<KeyspaceStats> = keyspaces
             .iter()
             .map(|keyspace| KeyspaceStats {
                 name: keyspace.name.clone(),
-                options: String::new(),
+                options: keyspace.own.get().to_string(),
                 buckets: vec![self.partition_stats(keyspace)],
             })
             .collect();
@@ -59,6 +61,7 @@ impl Flex {
             space_amplification_with_log: ratio(table_bytes + log_file_bytes, live_bytes).max(1.0),
             garbage: GarbageStats {
                 old_version_bytes: table_bytes.saturating_sub(live_bytes),
+                expired_bytes,
                 ..GarbageStats::default()
             },
             space_bytes: table_bytes + log_file_bytes,

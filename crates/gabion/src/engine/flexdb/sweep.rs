@@ -83,6 +83,11 @@ impl Expiring {
         self.unknown || self.sweep.is_some() || self.counted.bytes > 0
     }
 
+    /// About how many bytes have expired by a moment, of those that are counted.
+    pub(super) fn expired_by(&self, moment: Moment) -> u64 {
+        self.counted.expired_by(moment)
+    }
+
     /// Counts a pair that was merged.
     pub(super) fn add(&mut self, moment: Moment, bytes: u64) {
         match &mut self.sweep {

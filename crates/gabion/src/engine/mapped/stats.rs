@@ -88,6 +88,7 @@ impl<S: PoolStore> Mapped<S> {
             splits: known.splits,
             joins: 0,
             gathered: 0,
+            dropped_unread: 0,
             slowdown_ns: 0,
             stall_ns: 0,
             stalls: 0,

@@ -22,6 +22,7 @@ use crate::limits::check_limits;
 use crate::log::{BatchEncoder, Op};
 use crate::merge::{MergeError, MergeOperator};
 use crate::operands::{Older, Operands, malformed_in_memory, resolve};
+use crate::ranges::is_deleted_by;
 use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
 
@@ -81,8 +82,7 @@ impl Written {
         let record = self.records.get(&(keyspace, key.to_vec()));
         let written = record.map_or(0, |(seq, ..)| *seq);
         let is_deleted = self.ranges.iter().any(|(own, lower, upper, seq)| {
-            let covers = &lower[..] <= key && (upper.is_empty() || key < &upper[..]);
-            *own == keyspace && covers && *seq > written
+            *own == keyspace && *seq > written && is_deleted_by(lower, upper, key)
         });
         match record {
             _ if is_deleted => Some(Older::Nothing),
@@ -203,7 +203,9 @@ impl Merges {
         let logged = self.logged.find(keyspace.id(), key);
         Ok(
             match logged.map_or_else(|| engine.older(keyspace, key), Ok)? {
-                Older::Record(_, record) if !self.cover && is_open(&record) => Older::Unknown,
+                Older::Record(_, record) if !self.cover && Operands::are_open_in(&record) => {
+                    Older::Unknown
+                }
                 older => older,
             },
         )
@@ -264,7 +266,7 @@ fn entries_of(operations: &BatchEncoder) -> Vec<Option<Entry<'_>>> {
             let before = last.insert((keyspace, key), at);
             if kind == Kind::Operand {
                 let deleted = ranges.iter().rev().find(|(own, lower, upper, _)| {
-                    *own == keyspace && *lower <= key && (upper.is_empty() || key < *upper)
+                    *own == keyspace && is_deleted_by(lower, upper, key)
                 });
                 let deleted = deleted.map(|(.., at)| *at);
                 let before = before.filter(|before| deleted.is_none_or(|at| at < *before));
@@ -298,12 +300,6 @@ fn entries_of(operations: &BatchEncoder) -> Vec<Option<Entry<'_>>> {
     entries
 }
 
-/// Whether a record needs what is below it.
-fn is_open(record: &Record) -> bool {
-    let (kind, stored) = record.parts();
-    kind == Kind::Merge && Operands::below_of(stored, 1).is_some()
-}
-
 /// What is written for operands on top of what their key has.
 pub(crate) fn merge<E: SsdEngine>(
     keyspace: &E::Keyspace,
@@ -320,7 +316,14 @@ pub(crate) fn merge<E: SsdEngine>(
         // The operator has failed: it says why once more.
         let operands = Operands::decode(&stored).map_err(malformed_in_memory)?;
         let why = MergeError::from("the operator says one thing, and then another");
-        let failed = || MergeOperator::named("").failed(key, &why);
+        let unnamed = || MergeOperator::named("");
+        let failed = || {
+            options
+                .merge
+                .clone()
+                .unwrap_or_else(unnamed)
+                .failed(key, &why)
+        };
         return Err(operands.read(asked).err().unwrap_or_else(failed));
     }
     check_limits(key, value_of(kind, &stored))?;

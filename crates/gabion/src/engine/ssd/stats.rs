@@ -25,6 +25,7 @@ impl<K: Droppable> Shell<K> {
             splits: self.counters.splits.get(),
             joins: self.counters.joins.get(),
             gathered: self.counters.gathered.get(),
+            dropped_unread: self.counters.dropped_unread.get(),
             slowdown_ns: self.waits.slowdown_ns.get(),
             slowdown_ns_max: self.waits.slowdown_ns_max.get(),
             stall_ns: self.waits.stall_ns.get(),

@@ -1,6 +1,7 @@
 //! Counts and sizes of a store.
 
 use super::Wip;
+use super::background::expired_bytes;
 use super::bucket::Bucket;
 use super::policy::width::bound;
 use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats};
@@ -48,6 +49,7 @@ impl Wip {
                 deleted_range_bytes: tables_of.deleted,
                 shared_bytes: totals.orphaned,
                 tombstones: tables_of.tombstones,
+                expired_bytes: self.expired_bytes(),
             },
             space_bytes: table_bytes + log_file_bytes,
             tables,
@@ -63,6 +65,16 @@ impl Wip {
             keyspaces,
             ..shell
         }
+    }
+
+    /// About how much of the tables has expired.
+    fn expired_bytes(&self) -> u64 {
+        let now = self.moments.now();
+        // What a table that does not open holds is not known, as above.
+        let bytes =
+            |bucket: &Bucket| expired_bytes(bucket, &bucket.state.load().levels, now).unwrap_or(0);
+        let all = self.buckets();
+        all.iter().map(|(_, bucket)| bytes(bucket)).sum()
     }
 
     /// Memory of the loaded indexes and filters; a table that buckets share counts once.

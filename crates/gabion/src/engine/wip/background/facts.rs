@@ -212,7 +212,11 @@ impl Wip {
 }
 
 /// About how many bytes of a bucket's tables have expired by a moment.
-fn expired_bytes(bucket: &Bucket, levels: &Levels, moment: Moment) -> Result<u64> {
+pub(in super::super) fn expired_bytes(
+    bucket: &Bucket,
+    levels: &Levels,
+    moment: Moment,
+) -> Result<u64> {
     let mut bytes = 0;
     for file in levels.files() {
         if let Some(expiries) = &file.meta.expiries {

@@ -33,6 +33,8 @@ use super::policy::space::Need;
 use crate::engine::ssd::{SsdEngine, spawn};
 use crate::{Error, Result};
 
+pub(super) use facts::expired_bytes;
+
 /// How many shortages in a row whoever waits for the background sits out.
 const SHORTAGES_WAITED: u32 = 2;
 

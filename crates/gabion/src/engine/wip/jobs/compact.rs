@@ -183,12 +183,17 @@ impl Wip {
                 number
             }
             None => {
+                let count = |runs: &[Run]| runs.iter().map(|run| run.tables.len()).sum::<usize>();
+                let all = count(&runs);
                 let left = match job.whole {
                     true => without_expired(runs, self.horizon()),
                     false => runs,
                 };
+                let unread = all - count(&left);
                 let written = self.merge(job, &left)?.into_iter().collect();
-                self.install_compaction(job, Vec::new(), written)?
+                let number = self.install_compaction(job, Vec::new(), written)?;
+                self.counters.dropped_unread.add(unread as u64);
+                number
             }
         };
         if job.whole {

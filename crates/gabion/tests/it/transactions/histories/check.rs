@@ -7,7 +7,8 @@
 //! the other one overwrote. An anomaly is a cycle, and its kind says which of these it is made of.
 //!
 //! # The order of the writes of a key
-//! A list tells it: its longest value holds all writes. Those of a register are in the order of
+//! A list tells it: its longest value holds all writes, also those that were appended without a
+//! look at it. Those of a register are in the order of
 //! their commits, where one had returned before the other was called; where they overlap nothing
 //! is known, and nothing follows from them. So no history of a sound store has a cycle, and one
 //! thread, whose calls do not overlap, knows all.
@@ -30,8 +31,8 @@
 //! | G2 | the same, of ranges too |
 //! | stale | one of these, if what has ended counts as before what begins later |
 //!
-//! Snapshot isolation allows the cycles with two reads in a row that were overwritten, and no
-//! others.
+//! Snapshot isolation allows the cycles with two reads in a row that were overwritten, and those
+//! with one behind a merge into a key that was not read: merges side by side are no conflict.
 
 use std::collections::HashMap;
 
@@ -70,29 +71,30 @@ impl Anomaly {
     }
 }
 
-use Kind::{RangeWrite, ReadWrite, Time, UpdateWrite, WriteRead, WriteWrite};
+use Kind::{RangeWrite, ReadWrite, Time, UpdateWrite, WriteMerge, WriteRead, WriteWrite};
 
 /// In this order, as some kinds include others.
 const SEARCHES: [(Anomaly, &[Kind], bool); 8] = [
-    (Anomaly::G0, &[WriteWrite], true),
-    (Anomaly::G1c, &[WriteWrite, WriteRead], true),
+    (Anomaly::G0, ALL.split_at(2).0, true),
+    (Anomaly::G1c, ALL.split_at(3).0, true),
     (Anomaly::GSingle, ALL_BUT_TIME, false),
     (Anomaly::Stale, ALL, false),
-    (Anomaly::UpdateSkew, ALL.split_at(3).0, true),
-    (Anomaly::G2Item, ALL.split_at(4).0, true),
+    (Anomaly::UpdateSkew, ALL.split_at(4).0, true),
+    (Anomaly::G2Item, ALL.split_at(5).0, true),
     (Anomaly::G2, ALL_BUT_TIME, true),
     (Anomaly::StaleSkew, ALL, true),
 ];
 
 const ALL: &[Kind] = &[
     WriteWrite,
+    WriteMerge,
     WriteRead,
     UpdateWrite,
     ReadWrite,
     RangeWrite,
     Time,
 ];
-const ALL_BUT_TIME: &[Kind] = ALL.split_at(5).0;
+const ALL_BUT_TIME: &[Kind] = ALL.split_at(6).0;
 
 /// The worst anomaly of a history, with words that tell of it.
 pub(super) fn worst(history: &History) -> Option<(Anomaly, String)> {
@@ -151,6 +153,8 @@ struct Version {
     last: u64,
     number: u64,
     is_delete: bool,
+    /// Whether its writer merged into the key and had not read it.
+    is_merge: bool,
     /// Whether it surely changed something; a delete of what was not there does not.
     is_change: bool,
     /// Nobody for what the key was in the beginning, which is no change.
@@ -189,8 +193,9 @@ impl Versions {
                         first,
                         last,
                         number: write.number,
-                        is_delete: write.value.is_empty(),
-                        is_change: !write.value.is_empty(),
+                        is_delete: write.is_delete(),
+                        is_merge: record.only_merges(write.key),
+                        is_change: !write.is_delete(),
                         writer,
                     });
             }
@@ -221,7 +226,12 @@ impl Versions {
         for (key, versions) in &self.0 {
             for version in versions.iter().filter(|version| version.is_change) {
                 for next in following(versions, version) {
-                    graph.add(version.writer, WriteWrite, next.writer, Some(*key));
+                    let kind = if next.is_merge {
+                        WriteMerge
+                    } else {
+                        WriteWrite
+                    };
+                    graph.add(version.writer, kind, next.writer, Some(*key));
                 }
             }
         }
@@ -286,6 +296,7 @@ const BEGINNING: Version = Version {
     last: 0,
     number: 0,
     is_delete: true,
+    is_merge: false,
     is_change: false,
     writer: usize::MAX,
 };
@@ -360,7 +371,8 @@ fn longest_lists(history: &History) -> Result<HashMap<Key, Vec<u64>>, (Anomaly, 
     let mut values: HashMap<Key, Vec<&Vec<u64>>> = HashMap::new();
     for record in history.records.iter().filter(|record| record.is_committed) {
         let reads = record.reads.iter().map(|read| (read.key, &read.value));
-        let writes = record.writes.iter().map(|write| (write.key, &write.value));
+        let writes = record.writes.iter();
+        let writes = writes.filter_map(|write| Some((write.key, write.value.as_ref()?)));
         for (key, value) in reads.chain(writes).filter(|(key, _)| is_list(*key)) {
             values.entry(key).or_default().push(value);
         }

@@ -2,7 +2,8 @@
 //!
 //! A transaction is written as when it began and when it committed, and what it did: `ra=1` read
 //! the number 1 of the register `a`, and `ra=` nothing; `qa=1` read it by a range, and `ua=1` for
-//! update; `wa=2` and `da=3` wrote and deleted it; `wl=1.2` appended 2 to the list `l`.
+//! update; `wa=2` and `da=3` wrote and deleted it; `wl=1.2` appended 2 to the list `l`, which was
+//! read as 1, and `ml=2` appended it to whatever was there.
 
 use gabion::Isolation::{Serializable, Snapshot};
 
@@ -46,7 +47,11 @@ fn transaction(begin: u64, end: u64, operations: &str) -> Record {
             _ => record.writes.push(Write {
                 key,
                 number: *value.last().unwrap(),
-                value: if what == 'd' { Vec::new() } else { value },
+                value: match what {
+                    'd' => Some(Vec::new()),
+                    'm' => None,
+                    _ => Some(value),
+                },
             }),
         }
     }
@@ -63,7 +68,7 @@ fn found(isolation: gabion::Isolation, records: &[Case<'_>]) -> Option<Anomaly> 
 
 #[test]
 fn each_anomaly_is_found() {
-    let cases: [(Anomaly, &[Case<'_>]); 17] = [
+    let cases: [(Anomaly, &[Case<'_>]); 21] = [
         (Anomaly::G1a, &[(1, 1, "wa=1"), (2, 2, "ra=7")]),
         (Anomaly::G1b, &[(1, 2, "wa=1 wa=2"), (1, 3, "ra=1")]),
         (
@@ -76,6 +81,23 @@ fn each_anomaly_is_found() {
         ),
         (Anomaly::G0, &[(1, 2, "wl=1 wm=2.1"), (1, 2, "wl=1.2 wm=2")]),
         (Anomaly::G1c, &[(1, 3, "rb=2 wa=1"), (1, 3, "ra=1 wb=2")]),
+        (
+            Anomaly::G0,
+            &[
+                (1, 2, "ml=1 mm=1"),
+                (1, 3, "ml=2 mm=2"),
+                (4, 4, "rl=1.2 rm=2.1"),
+            ],
+        ),
+        // Who reads and merges depends on what it read.
+        (
+            Anomaly::GSingle,
+            &[(1, 2, "ml=1"), (1, 3, "rl= ml=2"), (4, 4, "rl=1.2")],
+        ),
+        (
+            Anomaly::Stale,
+            &[(1, 2, "ml=1"), (3, 4, "ml=2"), (5, 5, "rl=2.1")],
+        ),
         // A lost update, half of a transaction, and half of one that deletes.
         (Anomaly::GSingle, &[(1, 2, "ra= wa=1"), (1, 3, "ra= wa=2")]),
         (Anomaly::GSingle, &[(1, 2, "wa=1 wb=2"), (1, 3, "ra= rb=2")]),
@@ -100,6 +122,10 @@ fn each_anomaly_is_found() {
         ),
         (Anomaly::G2Item, &[(1, 3, "ra= wb=1"), (2, 4, "rb= wa=2")]),
         (Anomaly::G2Item, &[(1, 3, "rl= wm=1"), (2, 4, "rm= wl=2")]),
+        (
+            Anomaly::G2Item,
+            &[(1, 2, "ml=1 wa=2"), (1, 3, "ra= ml=3"), (4, 4, "rl=1.3")],
+        ),
         // What was deleted before is as absent as what was never there.
         (
             Anomaly::G2Item,
@@ -131,8 +157,11 @@ fn each_anomaly_is_found() {
 
 #[test]
 fn what_has_an_order_passes() {
-    let cases: [&[Case<'_>]; 9] = [
+    let cases: [&[Case<'_>]; 11] = [
         &[],
+        // Nobody reads what is merged side by side.
+        &[(1, 3, "ml=1 wa=3"), (1, 2, "ml=2 ml=4"), (4, 4, "rl=2.4.1")],
+        &[(1, 3, "rm= ml=1"), (1, 2, "rm= ml=2"), (4, 4, "rl=1.2")],
         &[
             (1, 1, "wa=1"),
             (2, 2, "ra=1 wa=2"),

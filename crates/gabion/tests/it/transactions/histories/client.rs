@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gabion::{
-    Db, Durability, Error, Isolation, Keyspace, Savepoint, Transaction, TransactionOptions,
-    WriteBatch,
+    Db, Durability, Error, Isolation, Keyspace, KeyspaceOptions, Savepoint, Transaction,
+    TransactionOptions, WriteBatch,
 };
 
 use super::record::{
-    By, Interval, KEYS, KEYSPACES, Key, Read, Record, Value, Write, decoded, encoded, is_list,
-    keys_of, name_of,
+    AppendNumbers, By, Interval, KEYS, KEYSPACES, Key, Read, Record, Value, Write, decoded,
+    encoded, is_list, keys_of, name_of,
 };
 use crate::support::Random;
 
@@ -29,13 +29,24 @@ pub(super) struct Client<'h> {
 pub(super) struct Open {
     transaction: Transaction,
     record: Record,
-    own: BTreeMap<Key, Value>,
-    savepoints: Vec<(Savepoint, Record, BTreeMap<Key, Value>)>,
+    own: Own,
+    savepoints: Vec<(Savepoint, Record, Own)>,
 }
+
+/// What a transaction has made of a key.
+#[derive(Clone, Debug)]
+enum OwnValue {
+    Known(Value),
+    /// These follow what is there.
+    Appended(Value),
+}
+
+type Own = BTreeMap<Key, OwnValue>;
 
 impl<'h> Client<'h> {
     pub(super) fn new(db: Db, isolation: Isolation, ticks: &'h AtomicU64) -> Client<'h> {
-        let keyspace = |number: usize| db.keyspace(&format!("keyspace {number}"));
+        let options = KeyspaceOptions::default().merge(AppendNumbers);
+        let keyspace = |number: usize| db.keyspace_with(&format!("keyspace {number}"), &options);
         Client {
             keyspaces: (0..KEYSPACES)
                 .map(|number| keyspace(number).expect("a keyspace"))
@@ -73,7 +84,7 @@ impl<'h> Client<'h> {
                 begin,
                 ..Record::default()
             },
-            own: BTreeMap::new(),
+            own: Own::new(),
             savepoints: Vec::new(),
         }
     }
@@ -84,7 +95,10 @@ impl<'h> Client<'h> {
         match random.below(20) {
             0..5 => drop(self.get(open, key, random.one_in(6))),
             5..9 => self.range(open, random),
-            9..13 if is_list(key) => self.append(open, key),
+            9..13 if is_list(key) => match random.one_in(2) {
+                true => self.append(open, key),
+                false => self.merge(open, key),
+            },
             9..13 => self.put(open, key, Value::new()),
             13 | 14 if !is_list(key) => self.delete(open, key),
             15 => self.delete_range(open, random),
@@ -128,6 +142,16 @@ impl<'h> Client<'h> {
     fn append(&self, open: &mut Open, key: Key) {
         let before = self.get(open, key, false);
         self.put(open, key, before);
+    }
+
+    /// Appends to a list without a look at it.
+    fn merge(&self, open: &mut Open, key: Key) {
+        let number = self.tick();
+        let (keyspace, name) = (self.keyspace(key), name_of(key));
+        let operand = number.to_le_bytes();
+        let merged = open.transaction.merge(keyspace, name, operand);
+        merged.expect("a merge of a transaction");
+        open.append(key, number);
     }
 
     /// Writes the number of this write behind others.
@@ -241,6 +265,9 @@ impl<'h> Client<'h> {
     pub(super) fn write_plainly(&self, random: &mut Random, durability: Durability) -> Record {
         let key = a_register(random);
         let (keyspace, name) = (self.keyspace(key), name_of(key));
+        if random.one_in(4) {
+            return self.merge_plainly(random, durability);
+        }
         let mut writes = Vec::new();
         let mut add = |key: Key, is_delete: bool| {
             let number = self.tick();
@@ -250,6 +277,7 @@ impl<'h> Client<'h> {
                 vec![number]
             };
             let bytes = encoded(&value);
+            let value = Some(value);
             writes.push(Write { key, number, value });
             bytes
         };
@@ -289,14 +317,39 @@ impl<'h> Client<'h> {
         whole(end, Vec::new(), writes)
     }
 
-    /// An update of a list.
-    pub(super) fn update(&self, random: &mut Random, durability: Durability) -> Record {
-        let key = loop {
-            match a_key(random) {
-                key if is_list(key) => break key,
-                _ => {}
+    /// A merge into a list, or several in a batch, also of the same one.
+    fn merge_plainly(&self, random: &mut Random, durability: Durability) -> Record {
+        let mut writes = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            writes.push(Write {
+                key: a_list(random),
+                number: self.tick(),
+                value: None,
+            });
+        }
+        let (end, result) = match &writes[..] {
+            [one] => {
+                let (keyspace, operand) = (self.keyspace(one.key), one.number.to_le_bytes());
+                let merge = || keyspace.merge_with(name_of(one.key), operand, durability);
+                self.during(merge)
+            }
+            several => {
+                let mut batch = WriteBatch::new();
+                for write in several {
+                    let (keyspace, operand) = (self.keyspace(write.key), write.number);
+                    let added = batch.merge(keyspace, name_of(write.key), operand.to_le_bytes());
+                    added.expect("a batch has room");
+                }
+                self.during(|| self.db.write_with(batch, durability))
             }
         };
+        result.expect("a merge");
+        whole(end, Vec::new(), writes)
+    }
+
+    /// An update of a list.
+    pub(super) fn update(&self, random: &mut Random, durability: Durability) -> Record {
+        let key = a_list(random);
         let number = self.tick();
         let (mut before, mut after) = (Value::new(), Value::new());
         let change = |old: Option<&[u8]>| {
@@ -318,7 +371,7 @@ impl<'h> Client<'h> {
         let write = Write {
             key,
             number,
-            value: after,
+            value: Some(after),
         };
         whole(end, vec![read], vec![write])
     }
@@ -330,13 +383,13 @@ impl<'h> Client<'h> {
         for key in keys_of(keyspace).filter(|key| !is_list(*key)) {
             if random.one_in(2) {
                 let number = self.tick();
-                let value = vec![number];
+                let value = Some(vec![number]);
                 writes.push(Write { key, number, value });
             }
         }
         let pairs = writes
             .iter()
-            .map(|write| (name_of(write.key), encoded(&write.value)));
+            .map(|write| (name_of(write.key), encoded(&[write.number])));
         let (end, result) = self.during(|| self.keyspaces[keyspace].ingest(pairs));
         result.expect("an ingest");
         whole(end, Vec::new(), writes)
@@ -394,14 +447,40 @@ impl<'h> Client<'h> {
 impl Open {
     /// Notes what was read, if it is not the transaction's own.
     fn note(&mut self, key: Key, value: Value, by: By) {
-        match self.own.get(&key) {
-            Some(own) => assert_eq!(value, *own, "a transaction reads its own writes"),
-            None => self.record.reads.push(Read { key, value, by }),
-        }
+        let value = match self.own.get(&key) {
+            Some(OwnValue::Known(own)) => {
+                return assert_eq!(value, *own, "a transaction reads its own writes");
+            }
+            Some(OwnValue::Appended(own)) => {
+                let before = value.strip_suffix(&own[..]);
+                before
+                    .expect("a transaction reads what it appended")
+                    .to_vec()
+            }
+            None => value,
+        };
+        self.record.reads.push(Read { key, value, by });
     }
 
     fn write(&mut self, key: Key, number: u64, value: Value) {
-        self.own.insert(key, value.clone());
+        self.own.insert(key, OwnValue::Known(value.clone()));
+        let value = Some(value);
+        self.record.writes.push(Write { key, number, value });
+    }
+
+    /// Appends to what a key has.
+    fn append(&mut self, key: Key, number: u64) {
+        let own = self.own.entry(key);
+        let value = match own.or_insert_with(|| OwnValue::Appended(Value::new())) {
+            OwnValue::Known(own) => {
+                own.push(number);
+                Some(own.clone())
+            }
+            OwnValue::Appended(own) => {
+                own.push(number);
+                None
+            }
+        };
         self.record.writes.push(Write { key, number, value });
     }
 }
@@ -420,6 +499,15 @@ fn whole(end: Interval, reads: Vec<Read>, writes: Vec<Write>) -> Record {
 
 fn a_key(random: &mut Random) -> Key {
     random.index(KEYSPACES * KEYS)
+}
+
+fn a_list(random: &mut Random) -> Key {
+    loop {
+        match a_key(random) {
+            key if is_list(key) => return key,
+            _ => {}
+        }
+    }
 }
 
 fn a_register(random: &mut Random) -> Key {

@@ -9,6 +9,8 @@ use super::record::Key;
 pub(super) enum Kind {
     /// Both wrote a key, this one first.
     WriteWrite,
+    /// The same, and the other one merged into the key and had not read it.
+    WriteMerge,
     /// The other one read what this one wrote.
     WriteRead,
     /// This one read a key for update and committed before the other one wrote it.
@@ -24,6 +26,12 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn is_anti(self) -> bool {
         matches!(self, Kind::UpdateWrite | Kind::ReadWrite | Kind::RangeWrite)
+    }
+
+    /// Whether the other one may have begun before this one ended, so that snapshots may have it
+    /// read what is overwritten.
+    fn may_overlap(self) -> bool {
+        self.is_anti() || self == Kind::WriteMerge
     }
 }
 
@@ -43,11 +51,11 @@ pub(super) struct Graph(Vec<Vec<Edge>>);
 #[derive(Clone, Copy)]
 pub(super) struct Search {
     pub(super) kinds: &'static [Kind],
-    /// Whether a read that was overwritten may follow another one.
+    /// Whether a read that was overwritten may follow another one, or a merge.
     pub(super) adjacent: bool,
 }
 
-/// A node, and whether it was come to by a read that was overwritten, where that matters.
+/// A node, and whether no read that was overwritten may follow.
 type State = usize;
 
 impl Graph {
@@ -62,14 +70,14 @@ impl Graph {
     }
 
     fn next(&self, state: State, search: Search) -> impl Iterator<Item = (State, Edge)> {
-        let came_by_anti = state % 2 == 1;
+        let is_last = state % 2 == 1;
         let edges = self.0[state / 2].iter().copied();
         let edges = edges.filter(move |edge| {
-            search.kinds.contains(&edge.kind) && !(came_by_anti && edge.kind.is_anti())
+            search.kinds.contains(&edge.kind) && !(is_last && edge.kind.is_anti())
         });
         edges.map(move |edge| {
-            let matters = !search.adjacent && edge.kind.is_anti();
-            (2 * edge.to + usize::from(matters), edge)
+            let is_last = !search.adjacent && edge.kind.may_overlap();
+            (2 * edge.to + usize::from(is_last), edge)
         })
     }
 

@@ -154,7 +154,10 @@ impl Interleaved<'_> {
         let takes_effect = record.is_committed && !record.writes.is_empty();
         let mut values = self.states[self.states.len() - 1].values.clone();
         for write in &record.writes {
-            values.insert(write.key, write.value.clone());
+            match &write.value {
+                Some(value) => drop(values.insert(write.key, value.clone())),
+                None => values.entry(write.key).or_default().push(write.number),
+            }
         }
         self.records.push(record);
         if takes_effect {

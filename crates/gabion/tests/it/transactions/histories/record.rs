@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gabion::Isolation;
+use gabion::{Isolation, Merge, MergeError};
 
 /// Keyspaces of a history.
 pub(super) const KEYSPACES: usize = 3;
@@ -44,12 +44,51 @@ pub(super) struct Read {
     pub(super) by: By,
 }
 
-/// What a transaction wrote; a delete leaves no value.
+/// What a transaction wrote.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     pub(super) key: Key,
     pub(super) number: u64,
-    pub(super) value: Value,
+    /// What it made of the key; empty where it is gone. None where it appended to a list whatever
+    /// that was.
+    pub(super) value: Option<Value>,
+}
+
+impl Write {
+    pub(super) fn is_delete(&self) -> bool {
+        self.value.as_ref().is_some_and(Value::is_empty)
+    }
+}
+
+/// Appends numbers to a value. An operand has eight bytes for each.
+pub(super) struct AppendNumbers;
+
+impl Merge for AppendNumbers {
+    fn name(&self) -> &str {
+        "append numbers"
+    }
+
+    fn full(
+        &self,
+        _key: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>, MergeError> {
+        let mut value = decoded(base);
+        operands
+            .iter()
+            .for_each(|operand| value.extend(numbers(operand)));
+        Ok(Some(encoded(&value)))
+    }
+
+    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        Some([left, right].concat())
+    }
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    bytes.chunks(8).map(number)
 }
 
 /// A transaction, or what has the effect of one: a plain write, an update, the use of a snapshot.
@@ -63,6 +102,15 @@ pub(super) struct Record {
     pub(super) is_committed: bool,
     /// The key by which its commit was refused, if it is one of the history.
     pub(super) refused_by: Option<Key>,
+}
+
+impl Record {
+    /// Whether it wrote a key by merges alone, and had not read it.
+    pub(super) fn only_merges(&self, key: Key) -> bool {
+        let mut writes = self.writes.iter().filter(|write| write.key == key);
+        let is_read = self.reads.iter().any(|read| read.key == key);
+        !is_read && writes.all(|write| write.value.is_none())
+    }
 }
 
 /// What happened to a store.
@@ -103,9 +151,7 @@ pub(super) fn decoded(bytes: Option<&[u8]>) -> Value {
         return Value::new();
     };
     let count = usize::from(u16::from_le_bytes(count.try_into().expect("two bytes")));
-    let (numbers, _) = rest.split_at(8 * count);
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    let value: Value = numbers.chunks(8).map(number).collect();
+    let value: Value = numbers(rest.split_at(8 * count).0).collect();
     assert_eq!(bytes, Some(&encoded(&value)[..]), "a value is whole");
     value
 }

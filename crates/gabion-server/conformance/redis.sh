@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Runs Redis' own test suite against the server, unit by unit, each on a store of its own.
+#
+#   crates/gabion-server/conformance/redis.sh [PROGRAM [UNIT...]]
+#
+# PROGRAM is a program with the feature `server`, built anew if there is none; UNIT is a unit of the
+# suite as `unit/type/list`, by default all that `units` lists. The suite comes from Debian's source
+# package. `left-out` has the tests that are not run, each with its reason.
+#
+# Prints a row for each unit: tests that passed, failed, and were left out. Fails if one failed.
+# GABION_SUITE_DIR keeps the suite and the last output of each unit, target/redis-suite by default;
+# GABION_SUITE_SECONDS ends a unit that takes longer, 240 by default.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+work=${GABION_SUITE_DIR:-$root/target/redis-suite}
+seconds=${GABION_SUITE_SECONDS:-240}
+
+program=${1:-}
+if [ -z "$program" ]; then
+    (cd "$root" && cargo build --release --features server --locked --quiet)
+    program=$root/target/release/gabion
+fi
+program=$(realpath "$program")
+if [ $# -gt 1 ]; then
+    units=("${@:2}")
+else
+    mapfile -t units < <(grep -v '^#' "$here/units")
+fi
+
+suite=$("$root/.ci/debian-source" redis "$work")
+logs=$work/logs
+mkdir -p "$logs"
+# Names as the suite compares them; reasons are for people.
+grep -v '^#' "$here/left-out" | cut -d '|' -f 1 | sed 's/ *$//' > "$work/skipped"
+
+server=
+store=
+stop() {
+    if [ -n "$server" ]; then
+        kill "$server" 2> /dev/null || true
+        wait "$server" 2> /dev/null || true
+        rm -rf "$store"
+        server=
+    fi
+}
+trap stop EXIT
+
+# Starts the server on a port that is free, and waits until it answers.
+start() {
+    store=$(mktemp -d)
+    local log=$1
+    "$program" serve --db "$store/db" --port 0 > "$log" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do
+        port=$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log" | head -n 1)
+        if [ -n "$port" ]; then
+            return
+        fi
+        sleep 0.1
+    done
+    echo "the server does not start:" >&2
+    cat "$log" >&2
+    exit 1
+}
+
+count() {
+    grep -acE "^\[($1)\]" "$2" || true
+}
+
+all_passed=0 all_failed=0 all_skipped=0
+printf '%-28s %6s %6s %8s\n' unit passed failed 'left out'
+for unit in "${units[@]}"; do
+    log=$logs/${unit//\//-}.log
+    start "$log.server"
+    status=0
+    (cd "$suite" && timeout "$seconds" ./runtest --host 127.0.0.1 --port "$port" --clients 1 \
+        --single "$unit" --skipfile "$work/skipped" --ignore-encoding \
+        --tags '-needs:repl -needs:debug -external:skip -cluster') > "$log.colours" 2>&1 || status=$?
+    stop
+    sed 's/\x1b\[[0-9;]*m//g' "$log.colours" > "$log"
+    rm "$log.colours"
+    passed=$(count ok "$log")
+    failed=$(count 'err|exception|timeout' "$log")
+    skipped=$(count skip "$log")
+    # A unit that ends early says so by its status alone.
+    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+        failed=1
+    fi
+    printf '%-28s %6d %6d %8d\n' "$unit" "$passed" "$failed" "$skipped"
+    grep -aE '^\[(err|exception|timeout)\]' "$log" | cut -c 1-200 || true
+    if [ "$status" -eq 124 ]; then
+        echo "it was ended after $seconds s"
+    fi
+    all_passed=$((all_passed + passed))
+    all_failed=$((all_failed + failed))
+    all_skipped=$((all_skipped + skipped))
+done
+printf '%-28s %6d %6d %8d\n' all "$all_passed" "$all_failed" "$all_skipped"
+[ "$all_failed" -eq 0 ]
