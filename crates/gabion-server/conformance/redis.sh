@@ -50,6 +50,7 @@ trap stop EXIT
 start() {
     store=$(mktemp -d)
     local log=$1
+    : > "$log"
     "$program" serve --db "$store/db" --port 0 > "$log" 2>&1 &
     server=$!
     for _ in $(seq 100); do

@@ -66,6 +66,10 @@ pub(crate) struct Client {
     pub(crate) active_ms: AtomicU64,
     /// The database that it has selected.
     pub(crate) database: AtomicUsize,
+    /// Bytes of requests that had come when its last round of commands began.
+    pub(crate) input_bytes: AtomicUsize,
+    /// Bytes that could come besides.
+    pub(crate) input_room: AtomicUsize,
     /// The command that it sent last.
     pub(crate) command: Mutex<&'static str>,
     /// What it says of itself.
@@ -151,14 +155,18 @@ impl Client {
         let queued = engaged
             .queued
             .map_or("-1".to_owned(), |queued| queued.to_string());
-        // ORDER: Relaxed (both), as above.
+        // ORDER: Relaxed (all), as above.
+        let (waiting, room) = (
+            self.input_bytes.load(Ordering::Relaxed),
+            self.input_room.load(Ordering::Relaxed),
+        );
         let (database, is_resp3) = (
             self.database.load(Ordering::Relaxed),
             self.is_resp3.load(Ordering::Relaxed),
         );
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={database} \
-             sub={} psub={} ssub={} multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 \
+             sub={} psub={} ssub={} multi={queued} qbuf={} qbuf-free={} argv-mem=0 multi-mem=0 \
              rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r cmd={} user=default redir=-1 \
              resp={} lib-name={} lib-ver={}",
             self.id,
@@ -170,6 +178,8 @@ impl Client {
             engaged.channels,
             engaged.patterns,
             engaged.shard_channels,
+            waiting,
+            room,
             self.outbox.lock().len(),
             self.command.lock(),
             if is_resp3 { 3 } else { 2 },
@@ -199,6 +209,8 @@ impl Clients {
             since_ms: now_ms(),
             active_ms: AtomicU64::new(now_ms()),
             database: AtomicUsize::new(0),
+            input_bytes: AtomicUsize::new(0),
+            input_room: AtomicUsize::new(0),
             command: Mutex::new("NULL"),
             names: Mutex::default(),
             engaged: Mutex::default(),

@@ -181,6 +181,8 @@ pub(crate) enum Keys {
 pub(crate) struct Command {
     /// The name in lower case; of a subcommand its own part.
     pub(crate) name: &'static str,
+    /// Its number among all, from 1 on; 0 of an entry that is in no [`Commands`].
+    pub(crate) number: usize,
     /// How many arguments it takes, the name included; at least so many if negative.
     pub(crate) arity: i32,
     /// Flags.
@@ -203,6 +205,7 @@ pub(crate) struct Command {
 pub(crate) const fn command(name: &'static str, arity: i32, handler: Handler) -> Command {
     Command {
         name,
+        number: 0,
         arity,
         flags: 0,
         keys: Keys::None,
@@ -265,6 +268,20 @@ impl Command {
     pub(crate) const fn with(mut self, subcommands: &'static [Command]) -> Command {
         self.subcommands = subcommands;
         self
+    }
+
+    /// The same with a number, and its subcommands with theirs. The table of commands lives as long
+    /// as the process.
+    fn numbered(&self, before: &str, names: &mut Vec<String>) -> &'static Command {
+        let mut own = *self;
+        own.number = names.len();
+        let name = format!("{before}{}", self.name);
+        let within = format!("{name}|");
+        names.push(name);
+        let subcommands = self.subcommands.iter();
+        let subcommands = subcommands.map(|command| *command.numbered(&within, names));
+        own.subcommands = subcommands.collect::<Vec<_>>().leak();
+        Box::leak(Box::new(own))
     }
 
     /// Whether it has one of the flags.
@@ -396,17 +413,26 @@ const NAME_BYTES_MAX: usize = 24;
 #[derive(Debug)]
 pub(crate) struct Commands {
     by_name: HashMap<&'static [u8], &'static Command, BuildHasherDefault<NameHasher>>,
+    /// By their numbers, those of subcommands as `client|list`. No command has number 0.
+    names: Vec<String>,
 }
 
 impl Commands {
     /// Of families.
     pub(crate) fn new(families: &[&'static [Command]]) -> Commands {
+        let mut names = vec![String::new()];
         let all = families.iter().copied().flatten();
         Commands {
             by_name: all
-                .map(|command| (command.name.as_bytes(), command))
+                .map(|command| (command.name.as_bytes(), command.numbered("", &mut names)))
                 .collect(),
+            names,
         }
+    }
+
+    /// The names of all, and of their subcommands, by their numbers.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// The command of a name in any case.

@@ -152,6 +152,7 @@ const PARAMETERS: &[Parameter] = &[
     parameter("dir", Form::Text, Effect::Fixed, ""),
     parameter("busy-reply-threshold", COUNT, Effect::Live, "5000"),
     parameter("lua-time-limit", COUNT, Effect::Live, "5000"),
+    parameter("daemonize", Form::YesNo, Effect::Fixed, "no"),
     parameter("hll-sparse-max-bytes", COUNT, Effect::Live, "3000"),
     parameter(
         "maxclients",
@@ -334,19 +335,19 @@ impl Settings {
     /// What is wrong with the first that cannot be.
     pub(crate) fn set(&self, changes: &[(String, String)]) -> Result<()> {
         let mut checked = Vec::new();
-        for (index, (name, value)) in changes.iter().enumerate() {
+        for (index, (name, _)) in changes.iter().enumerate() {
+            let mut earlier = changes[..index].iter();
+            if earlier.any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
+                return Err(failed(name, "duplicate parameter"));
+            }
+        }
+        for (name, value) in changes {
             let lower = name.to_ascii_lowercase();
             let Some(parameter) = PARAMETERS.iter().find(|known| known.name == lower) else {
                 return Err(Fault::new(format!(
                     "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
                 )));
             };
-            if changes[..index]
-                .iter()
-                .any(|(earlier, _)| earlier.eq_ignore_ascii_case(name))
-            {
-                return Err(failed(name, "duplicate parameter"));
-            }
             if parameter.effect == Effect::Fixed && self.text(parameter.name) != *value {
                 return Err(failed(name, "can't set immutable config"));
             }

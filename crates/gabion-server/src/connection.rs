@@ -149,6 +149,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let began = Instant::now();
         self.session.began = began;
+        let client = &self.session.client;
+        let (waiting, room) = (self.input.len(), self.input.capacity());
+        // ORDER: Relaxed (both); a list shows them.
+        client.input_bytes.store(waiting, Ordering::Relaxed);
+        client.input_room.store(room - waiting, Ordering::Relaxed);
         let since_start = began.duration_since(self.server.started).as_millis();
         let since_start = u64::try_from(since_start).unwrap_or(u64::MAX);
         let round = match since_start < counted(&self.server.slow_until_ms) {
@@ -250,7 +255,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.write().await?;
                 }
                 () = end => {
-                    self.server.blocking.end(&waiter, waiter.in_vain());
+                    if self.server.blocking.end(&waiter, waiter.in_vain())
+                        && let Ok(command) = dispatch::find(self.commands, waiter.args.borrow())
+                    {
+                        self.server.calls.add_waited(command, 0);
+                    }
                 }
                 read = self.stream.read_buf(&mut self.input), if has_room => {
                     if read? == 0 {
@@ -263,6 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Adds to the server's counts what the round has done.
     fn tell(&mut self, now_ms: u64) {
+        self.session.calling.add_up(&self.server.calls);
         let counts = &self.server.counts;
         for (place, by) in [
             (&counts.commands, std::mem::take(&mut self.work.commands)),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::args::Args;
-use crate::clients::now_ms;
+use crate::clients::{Client, now_ms};
 use crate::command::{
     ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, MAY_WRITE, NO_AUTH, NO_MULTI,
     NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
@@ -60,6 +60,9 @@ pub(crate) fn run(
             if let Some(multi) = &mut session.multi {
                 multi.is_broken = true;
             }
+            if let Some(command) = named(commands, args) {
+                server.calls.add_rejected(command);
+            }
             Err(refused)
         }
         Ok(command) if is_queued(session, command) => {
@@ -71,9 +74,11 @@ pub(crate) fn run(
             Ok(command)
         }
         Ok(command) => {
-            if server.monitor.is_watched() && !command.has(ADMIN | NO_AUTH) {
-                let client = &session.client;
-                server.monitor.show(session.database, &client.address, args);
+            // What EXEC runs comes before it.
+            let is_exec = command.name == "exec";
+            let is_shown = server.monitor.is_watched() && !command.has(ADMIN | NO_AUTH);
+            if is_shown && !is_exec {
+                show(server, session, args);
             }
             let execution = Execution {
                 server,
@@ -93,20 +98,26 @@ pub(crate) fn run(
             let ended = Instant::now();
             let micros = ended.duration_since(session.began).as_micros();
             session.began = ended;
-            if micros >= u128::from(server.settings.slow_micros()) && command.name != "exec" {
-                let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-                let most = server.settings.text("slowlog-max-len");
-                let most = most.parse().unwrap_or_default();
-                server
-                    .monitor
-                    .note_slow(&session.client, args, micros, most);
+            if is_shown && is_exec {
+                show(server, session, args);
+            }
+            let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+            // Who waits for a key is counted when that is over.
+            if session.wait.is_none() {
+                session.calling.count(&server.calls, command, micros);
+            }
+            if executed.is_err() {
+                server.calls.add_failed(command);
+            }
+            if session.wait.is_none() && !is_exec {
+                note_slow(server, &session.client, args, micros);
             }
             executed.map(|()| command)
         }
     };
     if let Err(fault) = &ran {
         reply.out.truncate(mark);
-        count(&server.counts.errors, 1);
+        server.count_error(&fault.text());
         reply.error(&fault.text());
     }
     // Confirmations of subscriptions are messages, which no client turns off.
@@ -124,6 +135,21 @@ pub(crate) fn run(
             reply.out.truncate(mark);
             session.wants = Wants::All;
         }
+    }
+}
+
+/// Shows a command to those who watch.
+fn show(server: &Server, session: &Session, args: Args<'_>) {
+    let from = &session.client.address;
+    server.monitor.show(session.database, from, args);
+}
+
+/// Notes a command that took so long, if that is long.
+pub(crate) fn note_slow(server: &Server, client: &Client, args: Args<'_>, micros: u64) {
+    if micros >= server.settings.slow_micros() {
+        let most = server.settings.text("slowlog-max-len");
+        let most = most.parse().unwrap_or_default();
+        server.monitor.note_slow(client, args, micros, most);
     }
 }
 
@@ -198,6 +224,15 @@ pub(crate) fn find(commands: &'static Commands, args: Args<'_>) -> Result<&'stat
     }
 }
 
+/// The command, or subcommand, that a request names, if there is one.
+fn named(commands: &'static Commands, args: Args<'_>) -> Option<&'static Command> {
+    let command = commands.find(args.at(0))?;
+    match args.get(1) {
+        Some(name) if !command.subcommands.is_empty() => command.subcommand(name),
+        _ => Some(command),
+    }
+}
+
 fn unknown(args: Args<'_>) -> Fault {
     let shown = |bytes: &[u8]| {
         let bytes = bytes.get(..128).unwrap_or(bytes);
@@ -268,7 +303,7 @@ pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
         is_inside,
     } = execution;
     work.commands += 1;
-    *session.client.command.lock() = command.name;
+    *session.client.command.lock() = &commands.names()[command.number];
     let held = lock(server, command, args)?;
     let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
         true => Way::Direct,
@@ -326,7 +361,8 @@ pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
             let from = &session.client.address;
             outer.server.monitor.show(session.database, from, args);
         }
-        call(Execution {
+        let began = Instant::now();
+        let called = call(Execution {
             server: outer.server,
             commands: outer.commands,
             command,
@@ -335,13 +371,32 @@ pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
             reply: &mut *outer.reply,
             args,
             is_inside: true,
-        })
+        });
+        let micros = count_inside(outer, command, began, called.is_ok());
+        note_slow(outer.server, &outer.session.client, args, micros);
+        called
     });
     if let Err(fault) = called {
         outer.reply.out.truncate(mark);
-        count(&outer.server.counts.errors, 1);
+        outer.server.count_error(&fault.text());
         outer.reply.error(&fault.text());
     }
+}
+
+/// Counts a call within another command; returns how many microseconds it took.
+fn count_inside(
+    outer: &mut Execution<'_>,
+    command: &Command,
+    began: Instant,
+    has_succeeded: bool,
+) -> u64 {
+    let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let calls = &outer.server.calls;
+    outer.session.calling.count(calls, command, micros);
+    if !has_succeeded {
+        calls.add_failed(command);
+    }
+    micros
 }
 
 /// Runs a command of a script, which holds the gate, and writes its reply or its error.
@@ -362,7 +417,8 @@ pub(crate) fn call_in_script(
                 .monitor
                 .show(outer.session.database, "lua", args);
         }
-        call(Execution {
+        let began = Instant::now();
+        let called = call(Execution {
             server: outer.server,
             commands: outer.commands,
             command,
@@ -371,7 +427,9 @@ pub(crate) fn call_in_script(
             reply: &mut *reply,
             args,
             is_inside: true,
-        })
+        });
+        count_inside(outer, command, began, called.is_ok());
+        called
     });
     if let Err(fault) = called {
         reply.out.clear();

@@ -53,6 +53,7 @@
 mod args;
 mod background;
 mod blocking;
+mod calls;
 mod clients;
 mod command;
 mod commands;

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Notify;
 
 use crate::background;
+use crate::calls::Calls;
 use crate::clients::{Client, Clients, now_ms};
 use crate::command::Commands;
 use crate::config::{Config, Settings};
@@ -118,6 +119,7 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
         pause: Default::default(),
         cursors: Default::default(),
         counts: Default::default(),
+        calls: Calls::new(table::commands()),
         syncer: Syncer::start(Arc::clone(&store)),
         started: Instant::now(),
         run_id: format!("{:016x}{:016x}{:08x}", hash(0), hash(1), hash(2) >> 32),

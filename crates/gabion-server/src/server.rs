@@ -8,6 +8,7 @@ use gabion::Durability;
 use tokio::sync::Notify;
 
 use crate::blocking::Blocking;
+use crate::calls::Calls;
 use crate::clients::Clients;
 use crate::config::{Config, Fsync, Settings};
 use crate::cursors::Cursors;
@@ -105,6 +106,8 @@ pub(crate) struct Server {
     pub(crate) cursors: Cursors,
     /// What happened.
     pub(crate) counts: Counts,
+    /// Calls of commands, and errors by their kinds.
+    pub(crate) calls: Calls,
     /// Syncs for `appendfsync always`.
     pub(crate) syncer: Syncer,
     /// When it was started.
@@ -124,6 +127,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Counts an error that is answered.
+    pub(crate) fn count_error(&self, text: &str) {
+        count(&self.counts.errors, 1);
+        self.calls.add_error(text);
+    }
+
     /// Asks the server to end.
     pub(crate) fn stop(&self) {
         self.scripts.running.stop();

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::args::OwnedArgs;
 use crate::blocking::Wait;
+use crate::calls::Calling;
 use crate::clients::{Client, Engaged};
 use crate::watch::Watched;
 
@@ -62,6 +63,8 @@ pub(crate) struct Session {
     pub(crate) still_waits: bool,
     /// When its last command ended, or its turn began.
     pub(crate) began: Instant,
+    /// Calls that are not added up yet.
+    pub(crate) calling: Calling,
     /// Whether it ends after the reply.
     pub(crate) is_closing: bool,
 }
@@ -83,6 +86,7 @@ impl Session {
             is_retry: false,
             still_waits: false,
             began: Instant::now(),
+            calling: Calling::default(),
             is_closing: false,
         }
     }

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::blocking::{State, Waiter};
 use crate::command::{Commands, Group};
-use crate::dispatch::{find, perform};
+use crate::dispatch::{find, note_slow, perform};
 use crate::execution::Execution;
 use crate::resp::reply::Reply;
-use crate::server::{Server, count};
+use crate::server::Server;
 use crate::session::Session;
 use crate::store::work::Work;
 use crate::watch::SpaceKey;
@@ -65,7 +66,9 @@ fn serve(
         is_resp3: waiter.is_resp3,
         ..Reply::default()
     };
-    let performed = find(commands, args).and_then(|command| {
+    let began = Instant::now();
+    let command = find(commands, args);
+    let performed = command.clone().and_then(|command| {
         perform(Execution {
             server,
             commands,
@@ -80,8 +83,16 @@ fn serve(
     if session.still_waits {
         return None;
     }
+    if let Ok(command) = command {
+        let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        server.calls.add_waited(command, micros);
+        if performed.is_err() {
+            server.calls.add_failed(command);
+        }
+        note_slow(server, &waiter.client, args, micros);
+    }
     let touched = performed.unwrap_or_else(|fault| {
-        count(&server.counts.errors, 1);
+        server.count_error(&fault.text());
         reply.out.clear();
         reply.error(&fault.text());
         Vec::new()

@@ -42,9 +42,9 @@ fn mix(number: u64) -> u64 {
 }
 
 /// Runs rounds of operations on few keys while another thread inserts and deletes others, so that
-/// the index is rebuilt all the time. The number of rounds is `GABION_HISTORIES`, 200 by default.
+/// the index is rebuilt all the time. The number of rounds is `GABION_HISTORIES`, 120 by default.
 pub(crate) fn linearizable<K: Item + ?Sized>(keys: &Keys<K>) {
-    let rounds = std::env::var("GABION_HISTORIES").map_or(200, |text| {
+    let rounds = std::env::var("GABION_HISTORIES").map_or(120, |text| {
         text.parse().expect("GABION_HISTORIES is a number")
     });
     let index = keys.create();

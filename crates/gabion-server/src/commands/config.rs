@@ -72,6 +72,7 @@ fn set(execution: &mut Execution<'_>) -> Result<()> {
 
 fn resetstat(execution: &mut Execution<'_>) -> Result<()> {
     execution.server.counts.reset();
+    execution.server.calls.reset();
     execution.reply.ok();
     Ok(())
 }

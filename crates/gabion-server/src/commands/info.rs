@@ -25,6 +25,8 @@ const SECTIONS: &[(&str, &str, Section)] = &[
     ("memory", "Memory", memory),
     ("persistence", "Persistence", persistence),
     ("stats", "Stats", stats),
+    ("errorstats", "Errorstats", errorstats),
+    ("commandstats", "Commandstats", commandstats),
     ("replication", "Replication", replication),
     ("cluster", "Cluster", cluster),
     ("keyspace", "Keyspace", keyspace),
@@ -37,11 +39,19 @@ fn info(execution: &mut Execution<'_>) -> Result<()> {
         .iter()
         .map(<[u8]>::to_ascii_lowercase)
         .collect();
-    let is_all = |word: &Vec<u8>| matches!(word.as_slice(), b"all" | b"default" | b"everything");
-    let shows_all = asked.is_empty() || asked.iter().any(is_all);
+    let is_any = |words: &[&[u8]]| asked.iter().any(|word| words.contains(&&word[..]));
+    let shows_all = is_any(&[b"all", b"everything"]);
+    let shows_default = shows_all || asked.is_empty() || is_any(&[b"default"]);
+    let session = &mut *execution.session;
+    session.calling.add_up(&execution.server.calls);
     let mut text = String::new();
     for (name, title, write) in SECTIONS {
-        if !shows_all && !asked.iter().any(|word| word == name.as_bytes()) {
+        let is_shown = match *name {
+            // Long.
+            "commandstats" => shows_all,
+            _ => shows_default,
+        };
+        if !is_shown && !is_any(&[name.as_bytes()]) {
             continue;
         }
         if !text.is_empty() {
@@ -146,6 +156,17 @@ fn stats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
         "pubsubshard_channels": server.pubsub.count_names(Topic::Shard),
         "total_error_replies": counted(&counts.errors),
     );
+    Ok(())
+}
+
+fn errorstats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
+    text.push_str(&execution.server.calls.error_lines());
+    Ok(())
+}
+
+fn commandstats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
+    let calls = &execution.server.calls;
+    text.push_str(&calls.command_lines(execution.commands));
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! `COMMAND`: what commands there are.
 
+use std::iter::once;
+
 use crate::command::{Command, Group, Keys, LOADING, STALE, command};
 use crate::commands::{container, help};
 use crate::dispatch::find;
@@ -295,9 +297,13 @@ fn list(execution: &mut Execution<'_>) -> Result<()> {
         .get(2)
         .is_none_or(|word| word.eq_ignore_ascii_case(b"filterby"));
     let value = args.at(4);
+    let all_names = execution.commands.names();
     let fits = |command: &Command| match option.as_deref() {
         None => true,
-        Some(b"pattern") => glob::matches_any_case(value, command.name.as_bytes()),
+        Some(b"pattern") => {
+            let name = &all_names[command.number];
+            glob::matches_any_case(value, name.as_bytes())
+        }
         Some(b"aclcat") => command.categories().iter().any(|category| {
             category
                 .trim_start_matches('@')
@@ -317,10 +323,12 @@ fn list(execution: &mut Execution<'_>) -> Result<()> {
         return Err(Fault::SYNTAX);
     }
     let all = execution.commands.all();
-    let names: Vec<_> = all.into_iter().filter(|command| fits(command)).collect();
-    execution.reply.array(names.len());
-    for command in names {
-        execution.reply.bulk(command.name);
+    let with_own = |command: &'static Command| once(command).chain(command.subcommands);
+    let found = all.into_iter().flat_map(with_own);
+    let found: Vec<_> = found.filter(|command| fits(command)).collect();
+    execution.reply.array(found.len());
+    for command in found {
+        execution.reply.bulk(&all_names[command.number]);
     }
     Ok(())
 }
@@ -337,7 +345,8 @@ fn keys_of<'a>(execution: &Execution<'a>) -> Result<(&'static Command, Vec<&'a [
         .key_places(args)
         .map(|place| args.at(place))
         .collect();
-    match keys.is_empty() {
+    let may_have_none = matches!(command.keys, Keys::Counted { .. });
+    match keys.is_empty() && !may_have_none {
         true => Err(Fault::line("ERR The command has no key arguments")),
         false => Ok((command, keys)),
     }

@@ -8,7 +8,6 @@ use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::script::{BUSY_FUNCTION, BUSY_SCRIPT, Call, Kill, Script, failed, hash};
-use crate::server::count;
 
 const OF_SCRIPTS: u32 = NOSCRIPT | STALE | ALONE | LONG | MOVABLE_KEYS;
 const WRITING: u32 = OF_SCRIPTS | MAY_WRITE;
@@ -166,7 +165,8 @@ pub(crate) fn run_call(execution: &mut Execution<'_>, call: &Call, keys: usize) 
         return Err(Fault::line("ERR the server ends"));
     }
     if execution.reply.out.get(mark) == Some(&b'-') {
-        count(&server.counts.errors, 1);
+        let answered = String::from_utf8_lossy(&execution.reply.out[mark + 1..]).into_owned();
+        server.count_error(&answered);
     }
     Ok(())
 }

@@ -99,11 +99,16 @@ fn groups(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is said of a stream in any case. There is no tree, so its figures are those of one node.
+/// Entries of a node of Redis' streams (`stream-node-max-entries`).
+const NODE_ENTRIES: u64 = 100;
+
+/// What is said of a stream in any case. There is no tree; what is said of one is what Redis would
+/// have for as many entries.
 fn common(reply: &mut Reply, stream: &Stream) {
     number(reply, "length", stream.length);
-    number(reply, "radix-tree-keys", u64::from(stream.length > 0));
-    number(reply, "radix-tree-nodes", 1 + u64::from(stream.length > 0));
+    let nodes = stream.length.div_ceil(NODE_ENTRIES);
+    number(reply, "radix-tree-keys", nodes);
+    number(reply, "radix-tree-nodes", 1 + nodes);
     id(reply, "last-generated-id", stream.last);
     id(reply, "max-deleted-entry-id", stream.deleted);
     number(reply, "entries-added", stream.added);
@@ -182,7 +187,7 @@ fn full_group(
     number_or_null(reply, "entries-read", group.read);
     number_or_null(reply, "lag", stream.lag(group));
     number(reply, "pel-count", group.pending);
-    reply.bulk("pel");
+    reply.bulk("pending");
     reply.array(pending.len());
     for (id, pending) in pending {
         reply.array(4);
@@ -207,7 +212,7 @@ fn full_group(
         reply.bulk(consumer);
         number(reply, "seen-time", state.seen_ms);
         number(reply, "pel-count", state.pending);
-        reply.bulk("pel");
+        reply.bulk("pending");
         reply.array(rows.len());
         for (id, pending) in rows {
             reply.array(3);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Server, Value, check};
+use crate::support::{Client, Server, Value, check};
 
 #[test]
 fn malformed_requests_end_the_connection_with_a_word() {
@@ -200,4 +200,63 @@ fn more_clients_than_allowed_are_refused() {
     assert!(silent.is_ended());
     drop(client);
     std::thread::sleep(Duration::from_millis(10));
+}
+
+/// Calls count where they ended, whatever ran them; a command that waits counts once.
+#[test]
+fn calls_and_errors_are_counted_by_command_and_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let (mut client, mut waiting) = (server.connect(), server.connect());
+    let info = |client: &mut Client, section: &str| match client.ask(&["info", section]) {
+        Value::Bulk(text) => String::from_utf8(text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    waiting.send(&["blpop", "list", "0"]);
+    while !info(&mut client, "clients").contains("blocked_clients:1") {
+        std::thread::yield_now();
+    }
+    check(
+        &mut client,
+        &[
+            ("config resetstat", "OK"),
+            ("multi", "OK"),
+            ("set k 1", "QUEUED"),
+            ("lpush k 1", "QUEUED"),
+            (
+                "exec",
+                "[OK, -WRONGTYPE Operation against a key holding the wrong kind of value]",
+            ),
+            ("lpush list 1", "1"),
+            ("get", "-ERR wrong number of arguments for 'get' command"),
+            ("eval return(redis.call('get','k')) 0", "1"),
+        ],
+    );
+    assert_eq!(format!("{:?}", waiting.read()), "[list, 1]");
+    let lines = info(&mut client, "commandstats");
+    for (name, calls, rejected, failed) in [
+        ("set", 1, 0, 0),
+        ("lpush", 2, 0, 1),
+        ("blpop", 1, 0, 0),
+        ("get", 1, 1, 0),
+        ("eval", 1, 0, 0),
+        ("exec", 1, 0, 0),
+        ("config|resetstat", 1, 0, 0),
+    ] {
+        let line = lines
+            .lines()
+            .find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {lines}"));
+        assert!(line.contains(&format!(":calls={calls},")), "{line}");
+        let ends = format!("rejected_calls={rejected},failed_calls={failed}");
+        assert!(line.ends_with(&ends), "{line}");
+    }
+    let errors = info(&mut client, "errorstats");
+    assert!(
+        errors.contains("errorstat_WRONGTYPE:count=1\r\n"),
+        "{errors}"
+    );
+    assert!(errors.contains("errorstat_ERR:count=1\r\n"), "{errors}");
+    assert!(!info(&mut client, "default").contains("cmdstat_"));
+    server.stop();
 }
