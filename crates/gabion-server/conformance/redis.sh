@@ -34,6 +34,10 @@ mkdir -p "$logs"
 # Names as the suite compares them; reasons are for people.
 grep -v '^#' "$here/left-out" | cut -d '|' -f 1 | sed 's/ *$//' > "$work/skipped"
 
+# Replicas, Redis' DEBUG, servers that the suite starts itself, clusters; and maxmemory at run time:
+# it is the ceiling of the store's memory, which is set when the store is opened.
+tags='-needs:repl -needs:debug -external:skip -cluster -needs:config-maxmemory'
+
 server=
 store=
 stop() {
@@ -77,7 +81,7 @@ for unit in "${units[@]}"; do
     status=0
     (cd "$suite" && timeout "$seconds" ./runtest --host 127.0.0.1 --port "$port" --clients 1 \
         --single "$unit" --skipfile "$work/skipped" --ignore-encoding \
-        --tags '-needs:repl -needs:debug -external:skip -cluster') > "$log.colours" 2>&1 || status=$?
+        --tags "$tags") > "$log.colours" 2>&1 || status=$?
     stop
     sed 's/\x1b\[[0-9;]*m//g' "$log.colours" > "$log"
     rm "$log.colours"

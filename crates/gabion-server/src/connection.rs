@@ -258,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if self.server.blocking.end(&waiter, waiter.in_vain())
                         && let Ok(command) = dispatch::find(self.commands, waiter.args.borrow())
                     {
-                        self.server.calls.add_waited(command, 0);
+                        self.server.calls.add_waited(command.number, 0);
                     }
                 }
                 read = self.stream.read_buf(&mut self.input), if has_room => {

@@ -61,7 +61,7 @@ pub(crate) fn run(
                 multi.is_broken = true;
             }
             if let Some(command) = named(commands, args) {
-                server.calls.add_rejected(command);
+                server.calls.add_rejected(command.number);
             }
             Err(refused)
         }
@@ -104,10 +104,10 @@ pub(crate) fn run(
             let micros = u64::try_from(micros).unwrap_or(u64::MAX);
             // Who waits for a key is counted when that is over.
             if session.wait.is_none() {
-                session.calling.count(&server.calls, command, micros);
+                session.calling.count(&server.calls, command.number, micros);
             }
             if executed.is_err() {
-                server.calls.add_failed(command);
+                server.calls.add_failed(command.number);
             }
             if session.wait.is_none() && !is_exec {
                 note_slow(server, &session.client, args, micros);
@@ -392,9 +392,9 @@ fn count_inside(
 ) -> u64 {
     let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     let calls = &outer.server.calls;
-    outer.session.calling.count(calls, command, micros);
+    outer.session.calling.count(calls, command.number, micros);
     if !has_succeeded {
-        calls.add_failed(command);
+        calls.add_failed(command.number);
     }
     micros
 }

@@ -119,7 +119,7 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
         pause: Default::default(),
         cursors: Default::default(),
         counts: Default::default(),
-        calls: Calls::new(table::commands()),
+        calls: Calls::new(table::commands().names().len()),
         syncer: Syncer::start(Arc::clone(&store)),
         started: Instant::now(),
         run_id: format!("{:016x}{:016x}{:08x}", hash(0), hash(1), hash(2) >> 32),

@@ -85,9 +85,9 @@ fn serve(
     }
     if let Ok(command) = command {
         let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        server.calls.add_waited(command, micros);
+        server.calls.add_waited(command.number, micros);
         if performed.is_err() {
-            server.calls.add_failed(command);
+            server.calls.add_failed(command.number);
         }
         note_slow(server, &waiter.client, args, micros);
     }

@@ -166,7 +166,7 @@ fn errorstats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result 
 
 fn commandstats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
     let calls = &execution.server.calls;
-    text.push_str(&calls.command_lines(execution.commands));
+    text.push_str(&calls.command_lines(execution.commands.names()));
     Ok(())
 }
 

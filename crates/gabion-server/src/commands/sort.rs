@@ -4,7 +4,9 @@
 use std::cmp::Ordering;
 
 use crate::args::float;
-use crate::command::{Command, DENYOOM, Group, LONG, READONLY, WRITE, command, parse_integer};
+use crate::command::{
+    Command, DENYOOM, Group, LONG, MOVABLE_KEYS, READONLY, WRITE, command, parse_integer,
+};
 use crate::events::Events;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
@@ -24,7 +26,7 @@ pub(crate) const COMMANDS: &[Command] = &[
             "Returns or stores the sorted elements of a list, set or sorted set.",
         ),
     command("sort_ro", -2, sort_ro)
-        .flags(READONLY | LONG)
+        .flags(READONLY | LONG | MOVABLE_KEYS)
         .keys(1, 1, 1)
         .about(
             Group::Generic,

@@ -225,14 +225,14 @@ fn calls_and_errors_are_counted_by_command_and_kind() {
             ("lpush k 1", "QUEUED"),
             (
                 "exec",
-                "[OK, -WRONGTYPE Operation against a key holding the wrong kind of value]",
+                "[OK -WRONGTYPE Operation against a key holding the wrong kind of value]",
             ),
             ("lpush list 1", "1"),
             ("get", "-ERR wrong number of arguments for 'get' command"),
-            ("eval return(redis.call('get','k')) 0", "1"),
+            ("eval return(redis.call('get','k')) 0", "\"1\""),
         ],
     );
-    assert_eq!(format!("{:?}", waiting.read()), "[list, 1]");
+    assert_eq!(format!("{:?}", waiting.read()), "[\"list\" \"1\"]");
     let lines = info(&mut client, "commandstats");
     for (name, calls, rejected, failed) in [
         ("set", 1, 0, 0),
