@@ -1,0 +1,176 @@
+//! Stores: open, close, and what is done with all of a store.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use gabion::{Db, Durability};
+use gabion_bindings::{Failure, Result, SharedTransaction, guard, options};
+use napi::Env;
+use napi_derive::napi;
+
+use crate::failures::call;
+use crate::job::{Answer, Promised, promise};
+use crate::registry::{Settings, Use, share};
+use crate::snapshot::Snapshot;
+use crate::view::View;
+
+/// An open store.
+#[napi]
+pub struct Store {
+    db: Db,
+    /// How it is shared with other threads, if it is, until its end.
+    using: Mutex<Option<Use>>,
+    is_shared: bool,
+}
+
+impl Answer for Store {
+    type Told<'a> = Store;
+
+    fn tell(self, _env: &Env) -> napi::Result<Store> {
+        Ok(self)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let using = self.using.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // The store itself logs what fails; nobody is there to be told.
+        let _ = guard(|| using.take().map_or(Ok(()), Use::end));
+    }
+}
+
+/// Opens a store with the options of these names and values. If it is shared, all threads of the
+/// process that ask so have the same one.
+#[napi]
+pub fn open(
+    path: String,
+    names: Vec<String>,
+    values: Vec<String>,
+    is_shared: bool,
+) -> Promised<Store> {
+    promise(move || {
+        let settings: Settings = names.into_iter().zip(values).collect();
+        let path = PathBuf::from(path);
+        let (db, using) = match is_shared {
+            false => (open_own(&path, &settings)?, None),
+            true => {
+                // What is not there yet has no path that tells it from others.
+                let place = path.canonicalize();
+                let place = match place {
+                    Ok(place) => place,
+                    Err(_) => {
+                        drop(std::fs::create_dir_all(&path));
+                        path.canonicalize().unwrap_or_else(|_| path.clone())
+                    }
+                };
+                let (db, using) = share(&place, &settings, || open_own(&path, &settings))?;
+                (db, Some(using))
+            }
+        };
+        Ok(Store {
+            db,
+            using: Mutex::new(using),
+            is_shared,
+        })
+    })
+}
+
+fn open_own(path: &PathBuf, settings: &Settings) -> Result<Db> {
+    let db = options::store(settings)?.open(path)?;
+    let capabilities = db.engine().capabilities();
+    if capabilities.ordered && capabilities.snapshots {
+        return Ok(db);
+    }
+    let engine = db.engine().name();
+    db.close()?;
+    Err(Failure::Store(gabion::Error::Unsupported {
+        engine,
+        operation: "what abstract-level needs, which is order and snapshots",
+    }))
+}
+
+#[napi]
+impl Store {
+    /// Ends the use of the store; the last one closes it.
+    #[napi]
+    pub fn close(&self) -> Promised<()> {
+        let db = self.db.clone();
+        let is_shared = self.is_shared;
+        let mut using = self.using.lock().unwrap_or_else(PoisonError::into_inner);
+        let using = using.take();
+        promise(move || match (using, is_shared) {
+            (Some(using), _) => using.end(),
+            (None, true) => Ok(()),
+            (None, false) => Ok(db.close()?),
+        })
+    }
+
+    /// What reads and writes it.
+    #[napi]
+    pub fn view(&self) -> View {
+        View::new(self.db.clone(), None)
+    }
+
+    /// Begins a transaction with the options of these names and values.
+    #[napi]
+    pub fn begin(&self, env: &Env, names: Vec<String>, values: Vec<String>) -> napi::Result<View> {
+        let db = self.db.clone();
+        call(env, || {
+            let settings: Settings = names.into_iter().zip(values).collect();
+            let transaction = SharedTransaction::begin(&db, options::transaction(&settings)?)?;
+            Ok(View::new(db, Some(transaction)))
+        })
+    }
+
+    /// The store as it is now.
+    #[napi]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.db.snapshot())
+    }
+
+    /// Makes all that is written survive power loss.
+    #[napi]
+    pub fn persist(&self) -> Promised<()> {
+        let db = self.db.clone();
+        promise(move || Ok(db.persist(Durability::Sync)?))
+    }
+
+    /// Brings what is in memory to where it stays.
+    #[napi]
+    pub fn flush(&self) -> Promised<()> {
+        let db = self.db.clone();
+        promise(move || Ok(db.flush()?))
+    }
+
+    /// Writes a copy of the store to a directory that does not exist.
+    #[napi]
+    pub fn checkpoint(&self, path: String) -> Promised<()> {
+        let db = self.db.clone();
+        promise(move || Ok(db.checkpoint(path)?))
+    }
+
+    /// Counts and sizes, as JSON.
+    #[napi]
+    pub fn stats(&self) -> Promised<String> {
+        let db = self.db.clone();
+        promise(move || Ok(db.stats().to_json()))
+    }
+}
+
+/// Removes the store in a directory.
+#[napi]
+pub fn destroy(path: String) -> Promised<()> {
+    promise(move || Ok(gabion::destroy(path)?))
+}
+
+/// The names of all options that a store, a keyspace or a transaction has.
+#[napi]
+pub fn option_names() -> Vec<&'static str> {
+    options::names()
+}
+
+/// The version of Gabion.
+#[napi]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
