@@ -13,7 +13,14 @@ function nameOf (option) {
 
 // Those of the options that a store knows. Others may be for hooks.
 function known (options) {
-  return Object.fromEntries(Object.entries(options).filter(([name]) => KNOWN.has(nameOf(name))))
+  const known = Object.entries(options).filter(([name]) => KNOWN.has(nameOf(name)))
+  return Object.fromEntries(known.map(([name, value]) => [name, meaning(name, value)]))
+}
+
+// Databases on LevelDB know whether they compress, and not how.
+function meaning (name, value) {
+  if (name !== 'compression' || typeof value !== 'boolean') return value
+  return value ? undefined : 'none'
 }
 
 function settings (options) {

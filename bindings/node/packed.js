@@ -52,7 +52,8 @@ class Requests {
   // The operations that follow take effect together.
   batch (count) {
     this.#kind(BATCH)
-    this.#length = this.#buffer.writeUInt32LE(count, this.#room(4))
+    const start = this.#room(4)
+    this.#length = this.#buffer.writeUInt32LE(count, start)
   }
 
   // A string or a Uint8Array, with its length before it.
@@ -78,7 +79,8 @@ class Requests {
   }
 
   #kind (kind) {
-    this.#length = this.#buffer.writeUInt8(kind, this.#room(1))
+    const start = this.#room(1)
+    this.#length = this.#buffer.writeUInt8(kind, start)
   }
 
   // Makes room behind what is there, and returns where it begins.

@@ -12,6 +12,7 @@ const UPPER_EXCLUDED = 8
 const REVERSE = 16
 const KEYS = 32
 const VALUES = 64
+const SYNC = 128
 
 const NONE = Buffer.alloc(0)
 
@@ -37,5 +38,6 @@ function range (options) {
 }
 
 exports.range = range
+exports.SYNC = SYNC
 exports.KEYS = KEYS
 exports.VALUES = VALUES

@@ -3,6 +3,7 @@
 // Transactions: databases for as long as a function runs.
 
 const { setTimeout: pause } = require('node:timers/promises')
+const ModuleError = require('module-error')
 const { settings } = require('./options')
 const { ViewLevel } = require('./view-level')
 
@@ -16,6 +17,7 @@ const RETRIED = new Set(['LEVEL_CONFLICT', 'LEVEL_TRANSACTION_TOO_OLD'])
 // The store as it was at the beginning, with the transaction's own writes.
 class GabionTransaction extends ViewLevel {
   #db
+  #isEnded = false
 
   constructor (db, view) {
     super({
@@ -42,7 +44,16 @@ class GabionTransaction extends ViewLevel {
     return super._keyOf(operation)
   }
 
+  async _open () {
+    if (this.#isEnded) {
+      throw new ModuleError('The transaction has ended; begin another one', {
+        code: 'LEVEL_TRANSACTION_NOT_OPEN'
+      })
+    }
+  }
+
   async _close () {
+    this.#isEnded = true
     return this._idle()
   }
 }

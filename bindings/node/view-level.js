@@ -9,7 +9,7 @@ const { GabionIterator, GabionKeyIterator, GabionValueIterator } = require('./it
 const { kNative } = require('./native')
 const { Requests, bytes } = require('./packed')
 const { Reads, Writes } = require('./queues')
-const { range } = require('./range')
+const { range, SYNC } = require('./range')
 
 class ViewLevel extends AbstractLevel {
   #view = null
@@ -91,10 +91,10 @@ class ViewLevel extends AbstractLevel {
   async _clear (options) {
     const { bits, lower, upper } = range(options)
     const limit = options.limit === -1 ? undefined : Math.min(options.limit, 0xffffffff)
-    const isSync = options.sync === true
+    const sync = options.sync === true ? SYNC : 0
     const snapshot = options.snapshot?.[kNative]
     return this.#writes.after(() => {
-      return this.#view.clear(bits, lower, upper, limit, isSync, snapshot)
+      return this.#view.clear(bits | sync, lower, upper, limit, snapshot)
     })
   }
 

@@ -31,6 +31,8 @@ pub mod flags {
     pub const KEYS: u32 = 32;
     /// Values are wanted.
     pub const VALUES: u32 = 64;
+    /// What is written is to be on the medium.
+    pub const SYNC: u32 = 128;
 }
 
 /// The bounds of a range.
@@ -142,13 +144,13 @@ impl View {
         lower: BufferSlice<'_>,
         upper: BufferSlice<'_>,
         limit: Option<u32>,
-        is_sync: bool,
         snapshot: GivenSnapshot<'_>,
     ) -> napi::Result<Promised<()>> {
         let reader = call(env, || self.reader(&snapshot))?;
         let bounds = bounds(bits, &lower, &upper);
         let inner = self.inner.clone();
         let is_reversed = bits & flags::REVERSE != 0;
+        let is_sync = bits & flags::SYNC != 0;
         Ok(promise(move || match (limit, &reader) {
             (None, Reader::Live | Reader::Transaction(_)) => inner.delete_range(bounds, is_sync),
             (Some(_), Reader::Live) => {
