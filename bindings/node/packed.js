@@ -126,7 +126,7 @@ class Texts {
     const start = this.#at + 4
     const end = start + length
     this.#at = end
-    if (format === 'utf8') return buffer.toString('utf8', start, end)
+    if (format === 'utf8') return buffer.toString(undefined, start, end)
     // Who keeps a small part does not keep the whole.
     if (2 * length >= buffer.length) return buffer.subarray(start, end)
     const copy = Buffer.allocUnsafe(length)

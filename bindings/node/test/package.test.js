@@ -46,6 +46,23 @@ test('types name all options of a store', () => {
   assert.deepEqual([...named, ...others].sort(), optionNames().map(camel).sort())
 })
 
+test('the package has what it needs, and no more', () => {
+  const { stdout } = spawnSync(
+    'npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: root, encoding: 'utf8' }
+  )
+  const packed = JSON.parse(stdout)
+  const [{ files }] = Array.isArray(packed) ? packed : Object.values(packed)
+  const names = files.map(file => file.path)
+  const needed = new Set(['package.json', 'README.md', 'index.d.ts', 'index.js'])
+  for (const name of needed) {
+    if (!name.endsWith('.js')) continue
+    const text = fs.readFileSync(path.join(root, name), 'utf8')
+    for (const [, other] of text.matchAll(/require\('\.\/(.*?)'\)/g)) needed.add(`${other}.js`)
+  }
+  needed.add(`prebuilds/${process.platform}-${process.arch}/gabion-level.node`)
+  assert.deepEqual(names.sort(), [...needed].sort())
+})
+
 test('the lock file names no registry', () => {
   const lock = JSON.parse(fs.readFileSync(path.join(root, 'package-lock.json'), 'utf8'))
   for (const [name, one] of Object.entries(lock.packages)) {
