@@ -163,7 +163,7 @@ export interface ChainedBatchWriteOptions extends AbstractChainedBatchWriteOptio
 
 export type BatchOperation<TDatabase, K, V> = AbstractBatchOperation<TDatabase, K, V>
 
-export class ChainedBatch<TDatabase, KDefault, VDefault>
+export interface ChainedBatch<TDatabase, KDefault, VDefault>
   extends AbstractChainedBatch<TDatabase, KDefault, VDefault> {
   write (): Promise<void>
   write (options: ChainedBatchWriteOptions): Promise<void>
@@ -208,3 +208,5 @@ export interface TransactionOptions extends WriteOptions {
 export interface Stats {
   [name: string]: any
 }
+
+export {}

@@ -51,7 +51,7 @@ class GabionLevel extends ViewLevel {
   }
 
   _snapshot (options) {
-    return new GabionSnapshot(options, this.#store.snapshot())
+    return new GabionSnapshot(options, this.#store.snapshot(), () => this._beginReads())
   }
 
   // Brings a range into the best order that the engine knows.
@@ -105,12 +105,17 @@ class GabionLevel extends ViewLevel {
 }
 
 class GabionSnapshot extends AbstractSnapshot {
-  constructor (options, snapshot) {
+  #beginReads
+
+  constructor (options, snapshot, beginReads) {
     super(options)
     this[kNative] = snapshot
+    this.#beginReads = beginReads
   }
 
   async _close () {
+    // Those that were asked for keep what they need of it.
+    this.#beginReads()
     this[kNative].close()
   }
 }

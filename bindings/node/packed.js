@@ -18,8 +18,12 @@ const STRING_GUESSED_MAX = 4096
 
 // Requests on their way. What is added is copied: the caller may change it at once.
 class Requests {
-  #buffer = Buffer.allocUnsafeSlow(BYTES_FIRST)
+  #buffer
   #length = 0
+
+  constructor (size = BYTES_FIRST) {
+    this.#buffer = Buffer.allocUnsafeSlow(size)
+  }
 
   get length () {
     return this.#length
@@ -127,8 +131,8 @@ class Texts {
     const end = start + length
     this.#at = end
     if (format === 'utf8') return buffer.toString(undefined, start, end)
-    // Who keeps a small part does not keep the whole.
-    if (2 * length >= buffer.length) return buffer.subarray(start, end)
+    // Who keeps a small part does not keep the whole. What nothing follows can be given away.
+    if (end === buffer.length && 2 * length >= end) return buffer.subarray(start, end)
     const copy = Buffer.allocUnsafe(length)
     buffer.copy(copy, 0, start, end)
     return copy

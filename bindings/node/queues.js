@@ -54,12 +54,12 @@ class Reads {
 
   // Waits until nothing is asked.
   async idle () {
-    this.#run()
+    this.begin()
     await Promise.all(this.#running)
   }
 
   #add (snapshot, count, asked, pack) {
-    if (this.#count >= READS_MAX || snapshot !== this.#snapshot) this.#run()
+    if (this.#count >= READS_MAX || snapshot !== this.#snapshot) this.begin()
     const before = this.#requests.length
     try {
       pack()
@@ -67,13 +67,14 @@ class Reads {
       this.#requests.cut(before)
       throw err
     }
-    if (this.#waiting.length === 0) queueMicrotask(() => this.#run())
+    if (this.#waiting.length === 0) queueMicrotask(() => this.begin())
     this.#snapshot = snapshot
     this.#count += count
     this.#waiting.push(asked)
   }
 
-  #run () {
+  // Begins with what was asked.
+  begin () {
     const waiting = this.#waiting
     if (waiting.length === 0) return
     const snapshot = this.#snapshot
@@ -142,10 +143,20 @@ class Writes {
     })
   }
 
-  // Does something after the writes that were asked for, and before those that will be.
+  // Does what writes in a way of its own, after the writes that were asked for and before those
+  // that will be.
+  other (call) {
+    return this.#call(call, true)
+  }
+
+  // Does something after the writes that were asked for.
   after (call) {
+    return this.#call(call, false)
+  }
+
+  #call (call, isWrite) {
     return new Promise((resolve, reject) => {
-      this.#groups.push({ call, waiting: [{ resolve, reject }] })
+      this.#groups.push({ call, isWrite, waiting: [{ resolve, reject }] })
       this.#work()
     })
   }
@@ -178,8 +189,13 @@ class Writes {
     await undefined
     for (let group; (group = this.#groups.shift()) !== undefined;) {
       try {
-        if (group.call !== undefined) group.waiting[0].resolve(await group.call())
-        else await this.#run(group)
+        if (group.call === undefined) {
+          await this.#run(group)
+        } else {
+          const done = group.call()
+          group.waiting[0].resolve(done)
+          if (group.isWrite) await done
+        }
       } catch (err) {
         for (const { reject } of group.waiting) reject(err)
       }

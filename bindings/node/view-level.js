@@ -11,6 +11,9 @@ const { Requests, bytes } = require('./packed')
 const { Reads, Writes } = require('./queues')
 const { range, SYNC } = require('./range')
 
+// What a chained batch has room for at first.
+const CHAINED_BYTES_FIRST = 1024
+
 class ViewLevel extends AbstractLevel {
   #view = null
   #values = null
@@ -30,7 +33,13 @@ class ViewLevel extends AbstractLevel {
     await Promise.all([this.#values.idle(), this.#presences.idle(), this._afterWrites(() => {})])
   }
 
-  // Does something after the writes that were asked for, and before those that will be.
+  // Begins with the reads that were asked for.
+  _beginReads () {
+    this.#values.begin()
+    this.#presences.begin()
+  }
+
+  // Does something after the writes that were asked for.
   _afterWrites (call) {
     return this.#writes.after(call)
   }
@@ -93,7 +102,7 @@ class ViewLevel extends AbstractLevel {
     const limit = options.limit === -1 ? undefined : Math.min(options.limit, 0xffffffff)
     const sync = options.sync === true ? SYNC : 0
     const snapshot = options.snapshot?.[kNative]
-    return this.#writes.after(() => {
+    return this.#writes.other(() => {
       return this.#view.clear(bits | sync, lower, upper, limit, snapshot)
     })
   }
@@ -118,7 +127,7 @@ class ViewLevel extends AbstractLevel {
 
 class GabionChainedBatch extends AbstractChainedBatch {
   #write
-  #requests = new Requests()
+  #requests = new Requests(CHAINED_BYTES_FIRST)
   #count = 0
 
   constructor (db, write) {

@@ -118,6 +118,13 @@ fn cut() -> Failure {
     Failure::argument("a request is cut off or of no known kind")
 }
 
+/// Adds a text. No text of a store has the length of a number of 32 bits.
+pub(crate) fn push_text(packed: &mut Vec<u8>, text: &[u8]) {
+    let length = u32::try_from(text.len()).unwrap_or_default();
+    packed.extend_from_slice(&length.to_le_bytes());
+    packed.extend_from_slice(&text[..length as usize]);
+}
+
 /// Answers, one after the other.
 #[derive(Default)]
 pub struct Answers {
@@ -142,18 +149,12 @@ impl Answers {
         self.packed.is_empty()
     }
 
-    fn text(&mut self, text: &[u8]) {
-        let length = u32::try_from(text.len()).unwrap_or_default();
-        self.packed.extend_from_slice(&length.to_le_bytes());
-        self.packed.extend_from_slice(&text[..length as usize]);
-    }
-
     /// Answers with bytes, or with none.
     pub fn add(&mut self, answer: Option<&[u8]>) {
         match answer {
             None => self.packed.extend_from_slice(&(-1i32).to_le_bytes()),
             Some(bytes) if self.packed.len() + bytes.len() + 4 <= ANSWERS_BYTES_MAX => {
-                self.text(bytes);
+                push_text(&mut self.packed, bytes);
             }
             Some(bytes) => self.add_failure(&Failure::Refused(
                 gabion_bindings::Code::Limit,
@@ -169,8 +170,8 @@ impl Answers {
     /// Answers with a failure.
     pub fn add_failure(&mut self, failure: &Failure) {
         self.packed.extend_from_slice(&(-2i32).to_le_bytes());
-        self.text(level_code(failure.code()).as_bytes());
-        self.text(failure.to_string().as_bytes());
+        push_text(&mut self.packed, level_code(failure.code()).as_bytes());
+        push_text(&mut self.packed, failure.to_string().as_bytes());
     }
 
     /// The bytes.

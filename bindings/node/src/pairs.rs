@@ -14,6 +14,7 @@ use napi_derive::napi;
 
 use crate::failures::call;
 use crate::job::{Bytes, Promised, promise};
+use crate::packed::push_text;
 use crate::snapshot::snapshot_closed;
 use crate::view::flags;
 
@@ -132,9 +133,7 @@ impl State {
                 (flags::VALUES, self.walk.value()),
             ] {
                 if self.bits & bit != 0 {
-                    let length = u32::try_from(text.len()).unwrap_or_default();
-                    page.extend_from_slice(&length.to_le_bytes());
-                    page.extend_from_slice(text);
+                    push_text(&mut page, text);
                 }
             }
             if page.len() >= bytes {

@@ -1,6 +1,6 @@
 //! Stores: open, close, and what is done with all of a store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use gabion::{Db, Durability};
@@ -54,16 +54,7 @@ pub fn open(
         let (db, using) = match is_shared {
             false => (open_own(&path, &settings)?, None),
             true => {
-                // What is not there yet has no path that tells it from others.
-                let place = path.canonicalize();
-                let place = match place {
-                    Ok(place) => place,
-                    Err(_) => {
-                        drop(std::fs::create_dir_all(&path));
-                        path.canonicalize().unwrap_or_else(|_| path.clone())
-                    }
-                };
-                let (db, using) = share(&place, &settings, || open_own(&path, &settings))?;
+                let (db, using) = share(&place(&path), &settings, || open_own(&path, &settings))?;
                 (db, Some(using))
             }
         };
@@ -75,7 +66,18 @@ pub fn open(
     })
 }
 
-fn open_own(path: &PathBuf, settings: &Settings) -> Result<Db> {
+/// A path that is the same for all ways to a directory, whether it is there yet or not.
+fn place(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let found = path.ancestors().find_map(|there| {
+        let rest = path.strip_prefix(there).ok()?;
+        Some(there.canonicalize().ok()?.join(rest))
+    });
+    // A slash at the end is no other place.
+    found.unwrap_or(path).components().collect()
+}
+
+fn open_own(path: &Path, settings: &Settings) -> Result<Db> {
     let db = options::store(settings)?.open(path)?;
     let capabilities = db.engine().capabilities();
     if capabilities.ordered && capabilities.snapshots {

@@ -5,6 +5,7 @@
 const assert = require('node:assert/strict')
 const { spawnSync } = require('node:child_process')
 const { once } = require('node:events')
+const fs = require('node:fs')
 const path = require('node:path')
 const test = require('node:test')
 const { Worker } = require('node:worker_threads')
@@ -96,7 +97,9 @@ test('threads share a store', async t => {
   assert.equal((await db.keys().all()).length, 2000)
   assert.equal(await db.get('3-499'), '499')
   // A path that leads to the same directory is the same store.
-  const again = new GabionLevel(path.join(db.location, '..', 'store'), SHARED)
+  const link = `${path.dirname(db.location)}/link`
+  fs.symlinkSync(path.dirname(db.location), link)
+  const again = new GabionLevel(`${link}/store/`, SHARED)
   await again.put('again', 'yes')
   await db.close()
   assert.equal(await again.get('again'), 'yes')
@@ -107,6 +110,13 @@ test('threads share a store', async t => {
   await alone.open()
   await assert.rejects(again.open(), error => error.cause.code === 'LEVEL_LOCKED')
   await alone.close()
+})
+
+test('who shares a store that is to be there makes none', async t => {
+  const location = path.join(directory(t), 'store')
+  const db = new GabionLevel(location, { ...SHARED, createIfMissing: false })
+  await assert.rejects(db.open(), error => /does not exist/.test(error.cause.message))
+  assert.ok(!fs.existsSync(location))
 })
 
 test('threads that do not share are refused', async t => {

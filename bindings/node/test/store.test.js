@@ -227,6 +227,18 @@ test('what the manifest promises is there', async t => {
   await assert.rejects(db.transaction('no function'), TypeError)
 })
 
+test('reads of a snapshot go on when it is closed', async t => {
+  const db = await open(t)
+  await db.put('a', 'old')
+  const snapshot = db.snapshot()
+  await db.put('a', 'new')
+  const asked = [
+    db.has('a', { snapshot }), db.hasMany(['a', 'b'], { snapshot }), db.get('a', { snapshot })
+  ]
+  await snapshot.close()
+  assert.deepEqual(await Promise.all(asked), [true, [true, false], 'old'])
+})
+
 test('a close waits for what is under way', async t => {
   const db = await open(t)
   await db.batch(Array.from({ length: 999 }, (_, i) => ({ type: 'put', key: `${i}`, value: 'old' })))
