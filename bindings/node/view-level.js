@@ -57,7 +57,7 @@ class ViewLevel extends AbstractLevel {
     })
   }
 
-  async _get (key, options) {
+  _get (key, options) {
     return this.#values.one(key, options.valueEncoding, options.snapshot?.[kNative])
   }
 
@@ -66,7 +66,7 @@ class ViewLevel extends AbstractLevel {
     return this.#view.getSync(bytes(key), isText, options.snapshot?.[kNative]) ?? undefined
   }
 
-  async _getMany (keys, options) {
+  _getMany (keys, options) {
     return this.#values.many(keys, options.valueEncoding, options.snapshot?.[kNative])
   }
 
@@ -79,11 +79,11 @@ class ViewLevel extends AbstractLevel {
     return found.map(one => one !== undefined)
   }
 
-  async _put (key, value, options) {
+  _put (key, value, options) {
     return this.#writes.put(key, value, options.sync === true)
   }
 
-  async _del (key, options) {
+  _del (key, options) {
     return this.#writes.del(key, options.sync === true)
   }
 
@@ -107,7 +107,7 @@ class ViewLevel extends AbstractLevel {
     })
   }
 
-  async _compact (options) {
+  _compact (options) {
     const { bits, lower, upper } = range(options)
     return this.#view.compact(bits, lower, upper)
   }

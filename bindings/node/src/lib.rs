@@ -20,8 +20,8 @@
 //! | [`snapshot`] | moments that do not change |
 //!
 //! # Invariants
-//! - N1. Whatever may wait for a medium, a lock or another writer is a job; but `getSync`, which
-//!   promises the answer at once, and the end of objects that were never closed.
+//! - N1. Whatever may wait for a medium or another writer is a job; but `getSync`, which promises
+//!   the answer at once, and the end of objects that were never closed.
 //! - N2. Bytes of JavaScript are copied before a call returns. Nobody else may look at them, as
 //!   JavaScript can change them at any time.
 //! - N3. No panic reaches JavaScript: [`gabion_bindings::guard`] stands around all that a job does

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use gabion::{Db, Durability};
-use gabion_bindings::{Failure, Result, SharedTransaction, guard, options};
+use gabion::{Db, Durability, Engine};
+use gabion_bindings::{Result, SharedTransaction, guard, options};
 use napi::Env;
 use napi_derive::napi;
 
@@ -78,17 +78,29 @@ fn place(path: &Path) -> PathBuf {
 }
 
 fn open_own(path: &Path, settings: &Settings) -> Result<Db> {
-    let db = options::store(settings)?.open(path)?;
-    let capabilities = db.engine().capabilities();
-    if capabilities.ordered && capabilities.snapshots {
-        return Ok(db);
+    let options = options::store(settings)?;
+    check(options.engine)?;
+    let db = options.open(path)?;
+    // What is there may be of another engine than the one that was asked for.
+    match check(db.engine()) {
+        Ok(()) => Ok(db),
+        Err(failure) => {
+            db.close()?;
+            Err(failure)
+        }
     }
-    let engine = db.engine().name();
-    db.close()?;
-    Err(Failure::Store(gabion::Error::Unsupported {
-        engine,
-        operation: "what abstract-level needs, which is order and snapshots",
-    }))
+}
+
+/// Refuses engines without what `abstract-level` needs.
+fn check(engine: Engine) -> Result<()> {
+    let capabilities = engine.capabilities();
+    let operation = match (capabilities.ordered, capabilities.snapshots) {
+        (true, true) => return Ok(()),
+        (true, false) => "snapshots, which abstract-level needs",
+        (false, _) => "order, which abstract-level needs",
+    };
+    let engine = engine.name();
+    Err(gabion::Error::Unsupported { engine, operation }.into())
 }
 
 #[napi]
@@ -126,8 +138,8 @@ impl Store {
 
     /// The store as it is now.
     #[napi]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.db.snapshot())
+    pub fn snapshot(&self, env: &Env) -> napi::Result<Snapshot> {
+        call(env, || Ok(Snapshot::new(self.db.snapshot())))
     }
 
     /// Makes all that is written survive power loss.
@@ -169,10 +181,4 @@ pub fn destroy(path: String) -> Promised<()> {
 #[napi]
 pub fn option_names() -> Vec<&'static str> {
     options::names()
-}
-
-/// The version of Gabion.
-#[napi]
-pub fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
 }

@@ -110,7 +110,7 @@ impl View {
     }
 
     /// The value of a key, at once.
-    #[napi(ts_return_type = "string | Buffer | undefined")]
+    #[napi]
     pub fn get_sync<'a>(
         &self,
         env: &'a Env,
