@@ -1,7 +1,8 @@
 //! Writes of a job: units in their order, and ranges that are deleted.
 //!
 //! Single writes that stand next to each other share a batch, and with it one frame of the log and
-//! one sync. What one of them does wrong, such as a key that is too long, is told by itself.
+//! one sync. What one of them does wrong, such as a key that is too long, is told by itself. One
+//! that is alone needs no batch: the store takes such writes of several threads side by side.
 
 use gabion::{Durability, WriteBatch};
 use gabion_bindings::range::{self, Bounds};
@@ -28,9 +29,15 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn single(&mut self, operation: &Operation<'_>) {
-        if let Some(transaction) = &self.inner.transaction {
-            let written = guard(|| self.inner.write_to(transaction, operation));
+    fn single(&mut self, operation: &Operation<'_>, is_last: bool) {
+        let written = match &self.inner.transaction {
+            Some(transaction) => Some(guard(|| self.inner.write_to(transaction, operation))),
+            None if is_last && self.waiting == 0 => {
+                Some(guard(|| self.inner.write_alone(operation, self.durability)))
+            }
+            None => None,
+        };
+        if let Some(written) = written {
             self.results.push(written);
             return;
         }
@@ -80,7 +87,7 @@ impl Inner {
         };
         while !units.is_empty() {
             match units.unit()? {
-                Unit::Single(operation) => run.single(&operation),
+                Unit::Single(operation) => run.single(&operation, units.is_empty()),
                 Unit::Batch(count) => run.whole(&units.operations(count)?),
             }
         }
@@ -96,6 +103,17 @@ impl Inner {
             }
         }
         Ok(Some(Bytes(answers.into_bytes())))
+    }
+
+    fn write_alone(&self, operation: &Operation<'_>, durability: Option<Durability>) -> Result<()> {
+        let keyspace = &self.keyspace;
+        match (operation, durability) {
+            (Operation::Put(key, value), None) => keyspace.put(key, value)?,
+            (Operation::Put(key, value), Some(level)) => keyspace.put_with(key, value, level)?,
+            (Operation::Delete(key), None) => keyspace.delete(key)?,
+            (Operation::Delete(key), Some(level)) => keyspace.delete_with(key, level)?,
+        }
+        Ok(())
     }
 
     fn write(&self, batch: &WriteBatch, durability: Option<Durability>) -> Result<()> {

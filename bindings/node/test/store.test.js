@@ -49,6 +49,24 @@ test('engines without order or snapshots are refused', async t => {
   }
 })
 
+test('a store may be opened for reading only, by several at once', async t => {
+  const db = await open(t)
+  await db.put('a', '1')
+  await db.close()
+  const readers = [0, 1].map(() => new GabionLevel(db.location, { readOnly: true }))
+  for (const reader of readers) {
+    assert.equal(await reader.get('a'), '1')
+    const refused = { code: 'LEVEL_READ_ONLY' }
+    await assert.rejects(reader.put('a', '2'), refused)
+    await assert.rejects(reader.batch().del('a').write(), refused)
+    await assert.rejects(reader.clear(), refused)
+    await assert.rejects(reader.transaction(tx => tx.del('a')), refused)
+  }
+  for (const reader of readers) await reader.close()
+  const none = new GabionLevel(`${db.location} elsewhere`, { readOnly: true })
+  await assert.rejects(none.open(), error => error.cause.code === 'LEVEL_NOT_A_STORE')
+})
+
 test('the last of several writes that nobody waited for wins', async t => {
   const db = await open(t)
   const writes = []
