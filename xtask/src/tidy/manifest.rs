@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion-peers", 5),
     ("gabion-c", 5),
     ("gabion-leveldb", 5),
+    ("gabion-node", 5),
     ("gabion-python", 5),
     ("gabion-server", 5),
     ("gabion-cli", 6),
