@@ -58,7 +58,9 @@ fn cell(value: f64, max: f64) -> u64 {
 /// The middle of a cell.
 fn middle(cell: u64, max: f64) -> f64 {
     let cells = f64::from(1_u32 << BITS);
-    let value = (cell as f64 + 0.5) / cells * 2.0 * max - max;
+    // As Redis has it to the last digit: the mean of its edges.
+    let edge = |cell: f64| -max + cell * 1.0 / cells * (2.0 * max);
+    let value = (edge(cell as f64) + edge(cell as f64 + 1.0)) / 2.0;
     value.clamp(-max, max)
 }
 

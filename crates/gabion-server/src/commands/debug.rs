@@ -26,6 +26,11 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(OF_DEBUG | crate::command::READONLY)
         .keys(2, -1, 1)
         .about(Group::Server, "5.0.0", "Returns fingerprints of values."),
+    command("error", 3, error).flags(OF_DEBUG).about(
+        Group::Server,
+        "2.8.0",
+        "Answers with an error, for tests of clients.",
+    ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Server,
         "1.0.0",
@@ -67,6 +72,12 @@ const SUBCOMMANDS: &[Command] = &[
             "Keeps all commands waiting for seconds.",
         ),
 ];
+
+fn error(execution: &mut Execution<'_>) -> Result<()> {
+    Err(Fault::new(
+        String::from_utf8_lossy(execution.arg(2)).into_owned(),
+    ))
+}
 
 fn sleep(execution: &mut Execution<'_>) -> Result<()> {
     let seconds = float(execution.arg(2)).ok_or(Fault::NOT_A_FLOAT)?;
@@ -112,6 +123,8 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         execution,
         &[
             "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "ERROR <string>",
+            "    Answer with an error.",
             "SET-ACTIVE-EXPIRE <0|1>",
             "    Turn the removal of expired keys on and off.",
             "SLEEP <seconds>",

@@ -189,8 +189,8 @@ fn options(args: Args<'_>, is_add: bool) -> Result<Options> {
 }
 
 /// Removes the first entries, as if `new` were the last; returns how many of all, the new one
-/// included, if nothing is to be left. Where it need not be exact, Redis removes whole nodes of its
-/// tree, so a multiple of the entries of a node.
+/// included, if nothing is to be left. Where it need not be exact, as many go as Redis has in whole
+/// nodes of its tree: a node has so many of the entries that were added one after the other.
 fn trim(
     execution: &mut Execution<'_>,
     stream: &mut Stream,
@@ -217,13 +217,25 @@ fn trim(
             None => node.max(1).saturating_mul(100),
         };
         excess = excess.min(limit);
-        excess -= excess % node.max(1);
+        excess = in_whole_nodes(stream.added + u64::from(new.is_some()), total, excess, node);
     }
     let count = usize::try_from(excess).unwrap_or(usize::MAX);
     let first = stream.range(execution.work, (Id::MIN, Id::MAX), count, false)?;
     let ids: Vec<Id> = first.iter().map(|entry| entry.id).collect();
     stream.remove(execution.work, &ids, false)?;
     Ok(excess)
+}
+
+/// How many of the first `excess` of `total` entries are in whole nodes, of `added` entries in all.
+fn in_whole_nodes(added: u64, total: u64, excess: u64, node: u64) -> u64 {
+    let node = node.max(1);
+    let before = added.saturating_sub(total);
+    let (mut whole, mut next) = (0, (node - before % node).min(total));
+    while next > 0 && whole + next <= excess {
+        whole += next;
+        next = node.min(total - whole);
+    }
+    whole
 }
 
 /// The id of an entry to add.

@@ -58,7 +58,10 @@ fn entries() {
             ("xadd s minid 5 6 a 5", "\"6-0\""),
             ("xlen s", "2"),
             ("xtrim s maxlen 1", "1"),
-            ("xtrim s maxlen ~ 0", "0"),
+            ("xadd s 6-1 a 5", "\"6-1\""),
+            // Whole nodes only: both entries are in one.
+            ("xtrim s maxlen ~ 1", "0"),
+            ("xtrim s maxlen ~ 0", "2"),
             (
                 "xtrim s maxlen 0 limit 1",
                 "-ERR syntax error, LIMIT cannot be used without the special ~ option",
