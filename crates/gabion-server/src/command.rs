@@ -174,6 +174,8 @@ pub(crate) enum Keys {
     Streams,
     /// The first argument, and what follows a word that begins like this.
     Stored(&'static str),
+    /// The third argument, or, where that is empty, all behind `KEYS`.
+    Migrated,
 }
 
 /// A command, or a subcommand.
@@ -245,6 +247,13 @@ impl Command {
     pub(crate) const fn stored_keys(mut self, word: &'static str) -> Command {
         self.flags |= MOVABLE_KEYS;
         self.keys = Keys::Stored(word);
+        self
+    }
+
+    /// With the keys of `MIGRATE`.
+    pub(crate) const fn migrated_keys(mut self) -> Command {
+        self.flags |= MOVABLE_KEYS;
+        self.keys = Keys::Migrated;
         self
     }
 
@@ -320,6 +329,8 @@ impl Command {
                     None => (0, 0, 1),
                 }
             }
+            Keys::Migrated if args.at(3).is_empty() => (behind_keys(args), args.len(), 1),
+            Keys::Migrated => (3, 4.min(args.len()), 1),
             Keys::Stored(word) => {
                 let is_word = |argument: &[u8]| {
                     let begins = argument.get(..word.len());
@@ -343,8 +354,8 @@ impl Command {
         FLAG_NAMES.iter().filter(has).map(|(_, name)| *name)
     }
 
-    /// Categories of ACL.
-    pub(crate) fn categories(&self) -> Vec<&'static str> {
+    /// Categories of ACL of the command of that whole name.
+    pub(crate) fn categories(&self, name: &str) -> Vec<&'static str> {
         let mut categories = Vec::new();
         for (flag, category) in [
             (WRITE, "@write"),
@@ -359,8 +370,40 @@ impl Command {
         }
         categories.extend(self.group.category());
         categories.push(if self.has(FAST) { "@fast" } else { "@slow" });
+        // What does not follow from flags and family.
+        let (more, without): (&[&str], &[&str]) = match name {
+            "swapdb" | "flushall" | "flushdb" => (&["@keyspace", "@dangerous"], &[]),
+            "dbsize" => (&["@keyspace"], &[]),
+            "lastsave" | "role" | "cluster|reset" => (&["@admin", "@dangerous"], &[]),
+            "info" | "keys" | "migrate" | "restore" => (&["@dangerous"], &[]),
+            "sort" | "sort_ro" => (
+                &["@set", "@sortedset", "@list", "@dangerous"],
+                &["@keyspace"],
+            ),
+            "wait" => (&["@connection"], &["@keyspace", "@blocking"]),
+            "watch" | "eval_ro" | "evalsha_ro" | "fcall_ro" => (&[], &["@read"]),
+            _ if name == "command" || name.starts_with("command|") => (&["@connection"], &[]),
+            _ => (&[], &[]),
+        };
+        categories.retain(|category| !without.contains(category));
+        categories.extend(more);
         categories
     }
+}
+
+/// The place behind the word `KEYS` among the options of `MIGRATE`; that of no argument if there is
+/// none.
+fn behind_keys(args: Args<'_>) -> usize {
+    let mut at = 6;
+    while let Some(word) = args.get(at) {
+        at += match word.to_ascii_lowercase().as_slice() {
+            b"keys" => return at + 1,
+            b"auth" => 2,
+            b"auth2" => 3,
+            _ => 1,
+        };
+    }
+    args.len()
 }
 
 /// The hash of FNV, of short names.
@@ -392,21 +435,85 @@ impl Hasher for NameHasher {
 /// Bytes of the longest name of a command.
 const NAME_BYTES_MAX: usize = 24;
 
+/// What users are told of a command, and kept from, by.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Its number: they go from 0 on.
+    pub(crate) id: usize,
+    /// Its whole name: `get`, or `config|get` of a subcommand.
+    pub(crate) name: String,
+    /// Its categories of ACL, without their mark.
+    pub(crate) categories: Vec<&'static str>,
+    /// The command.
+    pub(crate) command: &'static Command,
+}
+
 /// All commands, by name.
 #[derive(Debug)]
 pub(crate) struct Commands {
     by_name: HashMap<&'static [u8], &'static Command, BuildHasherDefault<NameHasher>>,
+    entries: Vec<Entry>,
+    /// Numbers of commands by where they are.
+    ids: HashMap<usize, usize>,
 }
 
 impl Commands {
     /// Of families.
     pub(crate) fn new(families: &[&'static [Command]]) -> Commands {
-        let all = families.iter().copied().flatten();
-        Commands {
-            by_name: all
-                .map(|command| (command.name.as_bytes(), command))
-                .collect(),
+        let mut commands = Commands {
+            by_name: HashMap::default(),
+            entries: Vec::new(),
+            ids: HashMap::new(),
+        };
+        for command in families.iter().copied().flatten() {
+            commands.by_name.insert(command.name.as_bytes(), command);
+            commands.add(command.name.to_owned(), command);
+            for below in command.subcommands {
+                commands.add(format!("{}|{}", command.name, below.name), below);
+            }
         }
+        commands
+    }
+
+    fn add(&mut self, name: String, command: &'static Command) {
+        let id = self.entries.len();
+        self.ids.insert(std::ptr::from_ref(command).addr(), id);
+        let categories = command.categories(&name).into_iter();
+        self.entries.push(Entry {
+            id,
+            categories: categories
+                .map(|category| category.trim_start_matches('@'))
+                .collect(),
+            name,
+            command,
+        });
+    }
+
+    /// The entry of a command of the table.
+    pub(crate) fn entry(&self, command: &Command) -> &Entry {
+        &self.entries[self.ids[&std::ptr::from_ref(command).addr()]]
+    }
+
+    /// The entry of a number.
+    pub(crate) fn at(&self, id: usize) -> &Entry {
+        &self.entries[id]
+    }
+
+    /// All commands and subcommands.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// How many commands and subcommands there are.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The category of a name in any case.
+    pub(crate) fn category(&self, name: &[u8]) -> Option<&'static str> {
+        let mut all = self.entries.iter().flat_map(|entry| &entry.categories);
+        let found = all.find(|category| category.as_bytes().eq_ignore_ascii_case(name));
+        found.copied()
     }
 
     /// The command of a name in any case.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::acl::{self, Context};
 use crate::blocking::{State, Waiter};
 use crate::command::{Commands, Group};
 use crate::dispatch::{find, perform};
@@ -66,6 +67,13 @@ fn serve(
         ..Reply::default()
     };
     let performed = find(commands, args).and_then(|command| {
+        acl::check(
+            server,
+            commands,
+            &session,
+            (command, args),
+            Context::TopLevel,
+        )?;
         perform(Execution {
             server,
             commands,
@@ -90,5 +98,7 @@ fn serve(
     drop(state);
     server.blocking.leave(waiter);
     waiter.served.notify_one();
+    // Behind the reply, if the waiter itself follows what it has changed.
+    server.tell_followers(&touched, Some(waiter.client.id));
     Some(touched)
 }

@@ -81,11 +81,12 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
         Keys::Range(first, last, step) => (first, last, step),
         Keys::Counted { first, count } if first == count => (0, 0, 0),
         Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
+        Keys::Migrated => (3, 3, 1),
     };
     reply.count(first);
     reply.integer(i64::from(last));
     reply.count(step);
-    let categories = command.categories();
+    let categories = command.categories(name);
     reply.set(categories.len());
     for category in categories {
         reply.simple(category);
@@ -107,6 +108,7 @@ fn key_specs(reply: &mut Reply, command: &Command) {
             return counted_spec(reply, command, count);
         }
         Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
+        Keys::Migrated => (3, 3, 1),
     };
     reply.array(1);
     reply.map(3);
@@ -298,7 +300,7 @@ fn list(execution: &mut Execution<'_>) -> Result<()> {
     let fits = |command: &Command| match option.as_deref() {
         None => true,
         Some(b"pattern") => glob::matches_any_case(value, command.name.as_bytes()),
-        Some(b"aclcat") => command.categories().iter().any(|category| {
+        Some(b"aclcat") => command.categories(command.name).iter().any(|category| {
             category
                 .trim_start_matches('@')
                 .as_bytes()
