@@ -8,6 +8,8 @@
 # package. `left-out` has the tests that are not run, each with its reason.
 #
 # Prints a row for each unit: tests that passed, failed, and were left out. Fails if one failed.
+# Units that `own-servers` lists start their servers themselves, each with its own parameters: there
+# `redis-server` stands in for Redis' program.
 # GABION_SUITE_DIR keeps the suite and the last output of each unit, target/redis-suite by default;
 # GABION_SUITE_SECONDS ends a unit that takes longer, 240 by default.
 set -euo pipefail
@@ -34,9 +36,9 @@ mkdir -p "$logs"
 # Names as the suite compares them; reasons are for people.
 grep -v '^#' "$here/left-out" | cut -d '|' -f 1 | sed 's/ *$//' > "$work/skipped"
 
-# Replicas, Redis' DEBUG, servers that the suite starts itself, clusters; and maxmemory at run time:
-# it is the ceiling of the store's memory, which is set when the store is opened.
-tags='-needs:repl -needs:debug -external:skip -cluster -needs:config-maxmemory'
+# Replicas, Redis' DEBUG, clusters; and maxmemory at run time: it is the ceiling of the store's
+# memory, which is set when the store is opened.
+tags='-needs:repl -needs:debug -cluster -needs:config-maxmemory'
 
 server=
 store=
@@ -49,6 +51,11 @@ stop() {
     fi
 }
 trap stop EXIT
+
+# The suite looks for its programs in its own directory.
+mkdir -p "$suite/src"
+cp "$here/redis-server" "$suite/src/redis-server"
+export GABION_PROGRAM=$program
 
 # Starts the server on a port that is free, and waits until it answers.
 start() {
@@ -77,11 +84,16 @@ all_passed=0 all_failed=0 all_skipped=0
 printf '%-28s %6s %6s %8s\n' unit passed failed 'left out'
 for unit in "${units[@]}"; do
     log=$logs/${unit//\//-}.log
-    start "$log.server"
     status=0
-    (cd "$suite" && timeout "$seconds" ./runtest --host 127.0.0.1 --port "$port" --clients 1 \
-        --single "$unit" --skipfile "$work/skipped" --ignore-encoding \
-        --tags "$tags") > "$log.colours" 2>&1 || status=$?
+    common=(--clients 1 --single "$unit" --skipfile "$work/skipped" --ignore-encoding)
+    if grep -qxF "$unit" "$here/own-servers"; then
+        options=(--tags "$tags")
+    else
+        start "$log.server"
+        options=(--host 127.0.0.1 --port "$port" --tags "$tags -external:skip")
+    fi
+    (cd "$suite" && timeout "$seconds" ./runtest "${common[@]}" "${options[@]}") \
+        > "$log.colours" 2>&1 || status=$?
     stop
     sed 's/\x1b\[[0-9;]*m//g' "$log.colours" > "$log"
     rm "$log.colours"

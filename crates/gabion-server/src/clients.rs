@@ -14,6 +14,9 @@ use bytes::BytesMut;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
+use crate::acl::User;
+use crate::tracking::{Follows, redirect_of};
+
 /// The most bytes of messages that wait for a client, as Redis has it for pub/sub.
 const OUTBOX_BYTES_MAX: usize = 32 << 20;
 
@@ -49,6 +52,13 @@ pub(crate) struct Engaged {
     pub(crate) queued: Option<usize>,
 }
 
+impl Engaged {
+    /// Whether it listens to anything.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.channels + self.patterns + self.shard_channels > 0
+    }
+}
+
 /// A client.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -74,6 +84,10 @@ pub(crate) struct Client {
     pub(crate) command: Mutex<&'static str>,
     /// What it says of itself.
     pub(crate) names: Mutex<Names>,
+    /// How it tracks keys, if it does.
+    pub(crate) follows: Mutex<Option<Follows>>,
+    /// Which user it is.
+    pub(crate) user: Mutex<Arc<User>>,
     /// What it waits for.
     pub(crate) engaged: Mutex<Engaged>,
     /// Whether it speaks RESP3.
@@ -97,6 +111,12 @@ impl Client {
         self.has_mail.store(true, Ordering::Release);
         drop(outbox);
         self.call.notify_one();
+    }
+
+    /// Whether it speaks RESP3 now.
+    pub(crate) fn speaks_resp3(&self) -> bool {
+        // ORDER: Relaxed; what is said in the other protocol while it changes is the client's risk.
+        self.is_resp3.load(Ordering::Relaxed)
     }
 
     /// Moves what others have sent behind `out`.
@@ -137,7 +157,7 @@ impl Client {
         let names = self.names.lock().clone();
         let engaged = *self.engaged.lock();
         let mut flags = String::new();
-        if engaged.channels + engaged.patterns + engaged.shard_channels > 0 {
+        if engaged.is_subscribed() {
             flags.push('P');
         }
         if engaged.queued.is_some() {
@@ -145,6 +165,12 @@ impl Client {
         }
         if engaged.is_blocked {
             flags.push('b');
+        }
+        let follows = self.follows.lock().clone();
+        if let Some(follows) = &follows {
+            flags.push('t');
+            flags.extend(follows.is_broken.then_some('R'));
+            flags.extend(follows.broadcasts.then_some('B'));
         }
         if self.is_unix {
             flags.push('U');
@@ -167,7 +193,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={database} \
              sub={} psub={} ssub={} multi={queued} qbuf={} qbuf-free={} argv-mem=0 multi-mem=0 \
-             rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r cmd={} user=default redir=-1 \
+             rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r cmd={} user={} redir={} \
              resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -182,6 +208,8 @@ impl Client {
             room,
             self.outbox.lock().len(),
             self.command.lock(),
+            self.user.lock().shown(),
+            redirect_of(follows.as_ref()),
             if is_resp3 { 3 } else { 2 },
             names.library,
             names.library_version,
@@ -198,7 +226,13 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// A client has come.
-    pub(crate) fn add(&self, address: String, local: String, is_unix: bool) -> Arc<Client> {
+    pub(crate) fn add(
+        &self,
+        address: String,
+        local: String,
+        is_unix: bool,
+        user: Arc<User>,
+    ) -> Arc<Client> {
         // ORDER: Relaxed; the number only has to differ.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Arc::new(Client {
@@ -213,6 +247,8 @@ impl Clients {
             input_room: AtomicUsize::new(0),
             command: Mutex::new("NULL"),
             names: Mutex::default(),
+            follows: Mutex::default(),
+            user: Mutex::new(user),
             engaged: Mutex::default(),
             is_resp3: AtomicBool::new(false),
             is_killed: AtomicBool::new(false),
@@ -229,6 +265,12 @@ impl Clients {
         self.by_id.write().remove(&id);
     }
 
+    /// One that is there and stays.
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Client>> {
+        let by_id = self.by_id.read();
+        by_id.get(&id).filter(|client| !client.is_killed()).cloned()
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.by_id.read().len()
@@ -240,8 +282,10 @@ impl Clients {
         self.last_id.load(Ordering::Relaxed)
     }
 
-    /// All that there are, the oldest first.
+    /// All that there are and that stay, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
-        self.by_id.read().values().cloned().collect()
+        let by_id = self.by_id.read();
+        let stay = by_id.values().filter(|client| !client.is_killed());
+        stay.cloned().collect()
     }
 }

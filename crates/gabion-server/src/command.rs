@@ -174,6 +174,8 @@ pub(crate) enum Keys {
     Streams,
     /// The first argument, and what follows a word that begins like this.
     Stored(&'static str),
+    /// The third argument, or, where that is empty, all behind `KEYS`.
+    Migrated,
 }
 
 /// A command, or a subcommand.
@@ -181,7 +183,7 @@ pub(crate) enum Keys {
 pub(crate) struct Command {
     /// The name in lower case; of a subcommand its own part.
     pub(crate) name: &'static str,
-    /// Its number among all, from 1 on; 0 of an entry that is in no [`Commands`].
+    /// Its number among all of its [`Commands`], from 0 on.
     pub(crate) number: usize,
     /// How many arguments it takes, the name included; at least so many if negative.
     pub(crate) arity: i32,
@@ -251,6 +253,13 @@ impl Command {
         self
     }
 
+    /// With the keys of `MIGRATE`.
+    pub(crate) const fn migrated_keys(mut self) -> Command {
+        self.flags |= MOVABLE_KEYS;
+        self.keys = Keys::Migrated;
+        self
+    }
+
     /// With what documentation says.
     pub(crate) const fn about(
         mut self,
@@ -268,20 +277,6 @@ impl Command {
     pub(crate) const fn with(mut self, subcommands: &'static [Command]) -> Command {
         self.subcommands = subcommands;
         self
-    }
-
-    /// The same with a number, and its subcommands with theirs. The table of commands lives as long
-    /// as the process.
-    fn numbered(&self, before: &str, names: &mut Vec<String>) -> &'static Command {
-        let mut own = *self;
-        own.number = names.len();
-        let name = format!("{before}{}", self.name);
-        let within = format!("{name}|");
-        names.push(name);
-        let subcommands = self.subcommands.iter();
-        let subcommands = subcommands.map(|command| *command.numbered(&within, names));
-        own.subcommands = subcommands.collect::<Vec<_>>().leak();
-        Box::leak(Box::new(own))
     }
 
     /// Whether it has one of the flags.
@@ -337,6 +332,8 @@ impl Command {
                     None => (0, 0, 1),
                 }
             }
+            Keys::Migrated if args.at(3).is_empty() => (behind_keys(args), args.len(), 1),
+            Keys::Migrated => (3, 4.min(args.len()), 1),
             Keys::Stored(word) => {
                 let is_word = |argument: &[u8]| {
                     let begins = argument.get(..word.len());
@@ -360,8 +357,8 @@ impl Command {
         FLAG_NAMES.iter().filter(has).map(|(_, name)| *name)
     }
 
-    /// Categories of ACL.
-    pub(crate) fn categories(&self) -> Vec<&'static str> {
+    /// Categories of ACL of the command of that whole name.
+    pub(crate) fn categories(&self, name: &str) -> Vec<&'static str> {
         let mut categories = Vec::new();
         for (flag, category) in [
             (WRITE, "@write"),
@@ -376,8 +373,40 @@ impl Command {
         }
         categories.extend(self.group.category());
         categories.push(if self.has(FAST) { "@fast" } else { "@slow" });
+        // What does not follow from flags and family.
+        let (more, without): (&[&str], &[&str]) = match name {
+            "swapdb" | "flushall" | "flushdb" => (&["@keyspace", "@dangerous"], &[]),
+            "dbsize" => (&["@keyspace"], &[]),
+            "lastsave" | "role" | "cluster|reset" => (&["@admin", "@dangerous"], &[]),
+            "info" | "keys" | "migrate" | "restore" => (&["@dangerous"], &[]),
+            "sort" | "sort_ro" => (
+                &["@set", "@sortedset", "@list", "@dangerous"],
+                &["@keyspace"],
+            ),
+            "wait" => (&["@connection"], &["@keyspace", "@blocking"]),
+            "watch" | "eval_ro" | "evalsha_ro" | "fcall_ro" => (&[], &["@read"]),
+            _ if name == "command" || name.starts_with("command|") => (&["@connection"], &[]),
+            _ => (&[], &[]),
+        };
+        categories.retain(|category| !without.contains(category));
+        categories.extend(more);
         categories
     }
+}
+
+/// The place behind the word `KEYS` among the options of `MIGRATE`; that of no argument if there is
+/// none.
+fn behind_keys(args: Args<'_>) -> usize {
+    let mut at = 6;
+    while let Some(word) = args.get(at) {
+        at += match word.to_ascii_lowercase().as_slice() {
+            b"keys" => return at + 1,
+            b"auth" => 2,
+            b"auth2" => 3,
+            _ => 1,
+        };
+    }
+    args.len()
 }
 
 /// The hash of FNV, of short names.
@@ -409,30 +438,90 @@ impl Hasher for NameHasher {
 /// Bytes of the longest name of a command.
 const NAME_BYTES_MAX: usize = 24;
 
+/// What users are told of a command, and kept from, by.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Its whole name: `get`, or `config|get` of a subcommand.
+    pub(crate) name: String,
+    /// Its categories of ACL, without their mark.
+    pub(crate) categories: Vec<&'static str>,
+    /// The command.
+    pub(crate) command: &'static Command,
+}
+
 /// All commands, by name.
 #[derive(Debug)]
 pub(crate) struct Commands {
     by_name: HashMap<&'static [u8], &'static Command, BuildHasherDefault<NameHasher>>,
-    /// By their numbers, those of subcommands as `client|list`. No command has number 0.
-    names: Vec<String>,
+    /// By their numbers.
+    entries: Vec<Entry>,
 }
 
 impl Commands {
     /// Of families.
     pub(crate) fn new(families: &[&'static [Command]]) -> Commands {
-        let mut names = vec![String::new()];
-        let all = families.iter().copied().flatten();
-        Commands {
-            by_name: all
-                .map(|command| (command.name.as_bytes(), command.numbered("", &mut names)))
-                .collect(),
-            names,
+        let mut commands = Commands {
+            by_name: HashMap::default(),
+            entries: Vec::new(),
+        };
+        for command in families.iter().copied().flatten() {
+            let command = commands.add("", command);
+            commands.by_name.insert(command.name.as_bytes(), command);
         }
+        commands
+    }
+
+    /// Numbers a command and its subcommands. The table lives as long as the process.
+    fn add(&mut self, before: &str, command: &Command) -> &'static Command {
+        let name = format!("{before}{}", command.name);
+        let mut own = *command;
+        let within = format!("{name}|");
+        let subcommands = command.subcommands.iter();
+        let subcommands = subcommands.map(|command| *self.add(&within, command));
+        own.subcommands = subcommands.collect::<Vec<_>>().leak();
+        own.number = self.entries.len();
+        let own = Box::leak(Box::new(own));
+        let categories = own.categories(&name).into_iter();
+        self.entries.push(Entry {
+            categories: categories
+                .map(|category| category.trim_start_matches('@'))
+                .collect(),
+            name,
+            command: own,
+        });
+        own
+    }
+
+    /// The entry of a command of the table.
+    pub(crate) fn entry(&self, command: &Command) -> &Entry {
+        &self.entries[command.number]
+    }
+
+    /// The entry of a number.
+    pub(crate) fn at(&self, id: usize) -> &Entry {
+        &self.entries[id]
+    }
+
+    /// All commands and subcommands.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// How many commands and subcommands there are.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The category of a name in any case.
+    pub(crate) fn category(&self, name: &[u8]) -> Option<&'static str> {
+        let mut all = self.entries.iter().flat_map(|entry| &entry.categories);
+        let found = all.find(|category| category.as_bytes().eq_ignore_ascii_case(name));
+        found.copied()
     }
 
     /// The names of all, and of their subcommands, by their numbers.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.name.as_str())
     }
 
     /// The command of a name in any case.

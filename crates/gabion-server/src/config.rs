@@ -54,6 +54,8 @@ pub struct Config {
     pub unix_socket: Option<PathBuf>,
     /// The password, if clients need one.
     pub password: Option<String>,
+    /// A file of users. Without it they are in the store.
+    pub acl_file: Option<PathBuf>,
     /// How many databases there are.
     pub databases: u16,
     /// When writes are safe.
@@ -80,6 +82,7 @@ impl Config {
             port: Some(6379),
             unix_socket: None,
             password: None,
+            acl_file: None,
             databases: 16,
             fsync: Fsync::default(),
             memory_bytes_max: 0,
@@ -145,6 +148,14 @@ const SIGNED: Form = Form::Number(i64::MIN, i64::MAX);
 const FSYNC: Form = Form::Word(&["always", "everysec", "no"]);
 
 const PARAMETERS: &[Parameter] = &[
+    parameter(
+        "acl-pubsub-default",
+        Form::Word(&["allchannels", "resetchannels"]),
+        Effect::Live,
+        "resetchannels",
+    ),
+    parameter("aclfile", Form::Text, Effect::Fixed, ""),
+    parameter("acllog-max-len", COUNT, Effect::Live, "128"),
     parameter("appendfsync", FSYNC, Effect::Live, "everysec"),
     parameter("appendonly", Form::YesNo, Effect::Fixed, "yes"),
     parameter("bind", Form::Text, Effect::Fixed, ""),
@@ -176,6 +187,7 @@ const PARAMETERS: &[Parameter] = &[
     parameter("slowlog-max-len", COUNT, Effect::Live, "128"),
     parameter("tcp-keepalive", COUNT, Effect::Live, "300"),
     parameter("timeout", COUNT, Effect::Live, "0"),
+    parameter("tracking-table-max-keys", COUNT, Effect::Live, "1000000"),
     parameter("unixsocket", Form::Text, Effect::Fixed, ""),
     // Forms that this server does not have.
     parameter("active-defrag-running", COUNT, Effect::None, "0"),
@@ -239,6 +251,7 @@ pub(crate) struct Settings {
     keepalive_seconds: AtomicU64,
     busy_ms: AtomicU64,
     slow_micros: AtomicU64,
+    tracked_max: AtomicU64,
 }
 
 impl Settings {
@@ -248,13 +261,15 @@ impl Settings {
             .iter()
             .map(|parameter| (parameter.name, parameter.first.to_owned()))
             .collect();
-        let unix = config.unix_socket.as_ref();
         let fsync = match config.fsync {
             Fsync::Always => "always",
             Fsync::EverySecond => "everysec",
             Fsync::No => "no",
         };
+        let shown =
+            |path: Option<&PathBuf>| path.map_or(String::new(), |path| path.display().to_string());
         for (name, value) in [
+            ("aclfile", shown(config.acl_file.as_ref())),
             ("appendfsync", fsync.to_owned()),
             ("bind", config.bind.join(" ")),
             ("databases", config.databases.to_string()),
@@ -264,10 +279,7 @@ impl Settings {
             ("port", config.port.unwrap_or_default().to_string()),
             ("requirepass", config.password.clone().unwrap_or_default()),
             ("timeout", config.timeout_seconds.to_string()),
-            (
-                "unixsocket",
-                unix.map_or(String::new(), |path| path.display().to_string()),
-            ),
+            ("unixsocket", shown(config.unix_socket.as_ref())),
         ] {
             values.insert(name, value);
         }
@@ -281,6 +293,7 @@ impl Settings {
             keepalive_seconds: AtomicU64::new(0),
             busy_ms: AtomicU64::new(0),
             slow_micros: AtomicU64::new(0),
+            tracked_max: AtomicU64::new(0),
         };
         settings.apply();
         settings
@@ -305,6 +318,7 @@ impl Settings {
             (&self.timeout_seconds, number("timeout")),
             (&self.bulk_bytes_max, number("proto-max-bulk-len")),
             (&self.keepalive_seconds, number("tcp-keepalive")),
+            (&self.tracked_max, number("tracking-table-max-keys")),
             (&self.busy_ms, number("busy-reply-threshold")),
             // What is negative is no threshold at all.
             (
@@ -412,6 +426,13 @@ impl Settings {
     pub(crate) fn slow_micros(&self) -> u64 {
         // ORDER: Relaxed, as in `apply`.
         self.slow_micros.load(Ordering::Relaxed)
+    }
+
+    /// The most keys that are tracked; 0 for any number.
+    pub(crate) fn tracked_max(&self) -> usize {
+        // ORDER: Relaxed, as in `apply`.
+        let most = self.tracked_max.load(Ordering::Relaxed);
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// Milliseconds after which other clients are told that a script runs.

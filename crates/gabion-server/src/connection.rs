@@ -93,7 +93,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     client: Arc<Client>,
 ) {
-    let needs_password = !server.settings.text("requirepass").is_empty();
+    let is_open = server.users.default.rights().is_open();
     let mut connection = Connection {
         commands,
         stream,
@@ -101,7 +101,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         room: IN_BYTES,
         parser: Parser::default(),
         reply: Reply::default(),
-        session: Session::new(Arc::clone(&client), !needs_password),
+        session: Session::new(Arc::clone(&client), is_open),
         work: Work::new(Arc::clone(&server.store)),
         server,
     };
@@ -112,6 +112,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run(&mut self) -> io::Result<()> {
         loop {
+            // What was sent before a request came is read before its reply.
+            self.session.client.take_mail(&mut self.reply.out);
             let changes = self.work.commands;
             let round = self.round();
             if self.work.commands != changes {
@@ -385,6 +387,7 @@ impl<S> Drop for Connection<S> {
                 self.server.pubsub.remove(topic, name, id);
             }
         }
+        self.server.tracking.leave(&self.session.client);
         self.server.monitor.leave(id);
         self.server.clients.remove(id);
     }

@@ -15,10 +15,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::acl::{self, Context};
 use crate::args::Args;
 use crate::clients::{Client, now_ms};
 use crate::command::{
-    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, LONG, MAY_WRITE, NO_AUTH, NO_MULTI,
+    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, Group, LONG, MAY_WRITE, NO_AUTH, NO_MULTI,
     NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
 };
 use crate::execution::{Execution, wrong_arguments};
@@ -29,6 +30,7 @@ use crate::resp::reply::Reply;
 use crate::server::{Server, count};
 use crate::session::{Session, Wants};
 use crate::store::work::{Way, Work};
+use crate::tracking::Follows;
 use crate::wake;
 use crate::watch::SpaceKey;
 
@@ -55,7 +57,7 @@ pub(crate) fn run(
     args: Args<'_>,
 ) {
     let mark = reply.out.len();
-    let ran = match admit(commands, session, reply, args) {
+    let ran = match admit(server, commands, session, reply, args) {
         Err(refused) => {
             if let Some(multi) = &mut session.multi {
                 multi.is_broken = true;
@@ -94,6 +96,9 @@ pub(crate) fn run(
                 true => tokio::task::block_in_place(|| execute(execution)),
                 false => execute(execution),
             };
+            if session.tracks && session.multi.is_none() {
+                unmark(session, commands, command);
+            }
             // One look at the clock for each command: where one ends, the next begins.
             let ended = Instant::now();
             let micros = ended.duration_since(session.began).as_micros();
@@ -153,6 +158,15 @@ pub(crate) fn note_slow(server: &Server, client: &Client, args: Args<'_>, micros
     }
 }
 
+/// Ends what `CLIENT CACHING` has begun, once the command behind it has run.
+fn unmark(session: &Session, commands: &Commands, command: &Command) {
+    if !commands.entry(command).name.starts_with("client|")
+        && let Some(follows) = session.client.follows.lock().as_mut()
+    {
+        follows.is_marked = false;
+    }
+}
+
 /// Whether a request waits while clients are paused: it writes, or all wait.
 pub(crate) fn is_paused(
     server: &Server,
@@ -183,13 +197,24 @@ fn is_queued(session: &Session, command: &Command) -> bool {
 
 /// The command that is meant, if it may run.
 fn admit(
+    server: &Server,
     commands: &'static Commands,
     session: &Session,
     reply: &Reply,
     args: Args<'_>,
 ) -> Result<&'static Command> {
-    let command = find(commands, args)?;
-    if !session.is_authenticated && !command.has(NO_AUTH) {
+    let command = find(commands, args).or_else(|fault| {
+        // Who may not run a command is not told which subcommands it has.
+        let container = commands.find(args.at(0)).filter(|container| {
+            container.subcommand(args.at(1)).is_none()
+                && session.user.check(commands, container, args).is_err()
+        });
+        container.ok_or(fault)
+    })?;
+    if !session.is_authenticated
+        && !command.has(NO_AUTH)
+        && !server.users.default.rights().is_open()
+    {
         return Err(Fault::line("NOAUTH Authentication required."));
     }
     if session.is_subscribed() && !reply.is_resp3 && !OF_SUBSCRIBERS.contains(&command.name) {
@@ -201,6 +226,13 @@ fn admit(
     }
     if command.has(NO_MULTI) && session.multi.is_some() {
         return Err(Fault::line("ERR Command not allowed inside a transaction"));
+    }
+    if !session.user.is_unlimited() {
+        let context = match &session.multi {
+            Some(_) => Context::Multi,
+            None => Context::TopLevel,
+        };
+        acl::check(server, commands, session, (command, args), context)?;
     }
     Ok(command)
 }
@@ -273,6 +305,7 @@ fn execute(execution: Execution<'_>) -> Result<()> {
         args,
         is_inside,
     } = execution;
+    let client = session.client.id;
     let inner = Execution {
         server,
         commands,
@@ -284,6 +317,7 @@ fn execute(execution: Execution<'_>) -> Result<()> {
         is_inside,
     };
     let touched = perform(inner)?;
+    server.tell_followers(&touched, Some(client));
     if !touched.is_empty() && server.blocking.count() > 0 {
         wake::wake(server, commands, work, touched);
     }
@@ -303,13 +337,14 @@ pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
         is_inside,
     } = execution;
     work.commands += 1;
-    *session.client.command.lock() = &commands.names()[command.number];
+    *session.client.command.lock() = &commands.entry(command).name;
     let held = lock(server, command, args)?;
     let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
         true => Way::Direct,
         false => Way::Whole,
     };
-    let is_asked_for = server.watch.is_used() || server.blocking.count() > 0;
+    let is_asked_for =
+        server.watch.is_used() || server.blocking.count() > 0 || server.tracking.is_used();
     work.begin(way, now_ms(), is_asked_for);
     let inner = Execution {
         server,
@@ -326,7 +361,12 @@ pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
         work.discard();
         return handled.map(|()| Vec::new());
     }
-    work.commit(server.durability())?;
+    if let Err(fault) = work.commit(server.durability()) {
+        if command.has(ALONE) {
+            server.users.recover(commands, &server.store);
+        }
+        return Err(fault);
+    }
     let mut touched = Vec::new();
     if work.dirty > 0 {
         count(&server.counts.changes, work.dirty);
@@ -334,6 +374,9 @@ pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
         server.tell_watchers(&touched);
     }
     drop(held);
+    if work.replaces_all && server.tracking.is_used() {
+        server.tracking.invalidate_all(&server.clients);
+    }
     for event in work.events.drain(..) {
         server.publish_event(event.class, event.name, event.database, &event.key);
     }
@@ -348,13 +391,44 @@ pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
 
 /// Runs the handler.
 fn call(mut execution: Execution<'_>) -> Result<()> {
+    // What a script declares is remembered when it reads.
+    if execution.session.tracks
+        && execution.command.has(READONLY)
+        && execution.command.group != Group::Scripting
+    {
+        remember(&execution);
+    }
     (execution.command.handler)(&mut execution)
+}
+
+/// Notes the keys of a command that reads, for a client that wants to know when they change.
+fn remember(execution: &Execution<'_>) {
+    let (server, client) = (execution.server, &execution.session.client);
+    let follows = client.follows.lock();
+    if follows.as_ref().is_some_and(Follows::remembers) {
+        drop(follows);
+        let args = execution.args;
+        let keys = execution.command.key_places(args);
+        let keys = keys.map(|place| args.at(place));
+        let most = server.settings.tracked_max();
+        server
+            .tracking
+            .remember(&server.clients, client.id, keys, most);
+    }
 }
 
 /// Runs a queued command inside of another that holds the gate, and writes its reply or its error.
 pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
     let mark = outer.reply.out.len();
     let called = find(outer.commands, args).and_then(|command| {
+        let of_queue = (command, args);
+        acl::check(
+            outer.server,
+            outer.commands,
+            outer.session,
+            of_queue,
+            Context::Exec,
+        )?;
         outer.work.commands += 1;
         if outer.server.monitor.is_watched() && !command.has(ADMIN) {
             let session = &outer.session;
@@ -411,6 +485,9 @@ pub(crate) fn call_in_script(
         if command.has(WRITE) {
             outer.server.scripts.running.writes();
         }
+        if outer.session.tracks && command.has(READONLY) {
+            remember(outer);
+        }
         if outer.server.monitor.is_watched() {
             outer
                 .server
@@ -455,6 +532,14 @@ fn of_script(outer: &Execution<'_>, args: Args<'_>, is_readonly: bool) -> Result
             "ERR Write commands are not allowed from read-only scripts.",
         ));
     }
+    let of_script = (command, args);
+    acl::check(
+        outer.server,
+        outer.commands,
+        outer.session,
+        of_script,
+        Context::Script,
+    )?;
     Ok(command)
 }
 

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::args::{Args, OwnedArgs};
 use crate::blocking::{OnTimeout, Wait};
+use crate::clients::Client;
 use crate::command::{Command, Commands};
 use crate::events::Events;
 use crate::fault::{Fault, Result};
@@ -124,6 +125,14 @@ impl<'a> Execution<'a> {
             until: timeout.map(|timeout| Instant::now() + timeout),
         });
         self.session.show();
+    }
+
+    /// Ends a connection; its own one after the reply.
+    pub(crate) fn end_client(&mut self, client: &Client) {
+        match client.id == self.session.client.id {
+            true => self.session.is_closing = true,
+            false => client.kill(),
+        }
     }
 
     /// Whether a script has called it.

@@ -44,6 +44,7 @@ pub(crate) fn remove(
     }
     work.commit(gabion::Durability::Buffered)?;
     if is_it {
+        server.tell_followers(&[(space, key.to_vec())], None);
         count(&server.counts.expired, 1);
         let database = server.store.database_of(space);
         drop(held);
@@ -65,7 +66,8 @@ fn remove_fields(
     let held = server
         .locks
         .keys(Hold::Alone, std::iter::once(key), || Ok(()))?;
-    work.begin(Way::Direct, now_ms, server.watch.is_used());
+    let is_asked_for = server.watch.is_used() || server.tracking.is_used();
+    work.begin(Way::Direct, now_ms, is_asked_for);
     let found = work.find(space, key)?;
     let mut purged = 0;
     let mut saved = Saved::Same;
@@ -78,6 +80,7 @@ fn remove_fields(
     work.commit(gabion::Durability::Buffered)?;
     if let Some(touched) = work.touched.take() {
         server.tell_watchers(&touched);
+        server.tell_followers(&touched, None);
     }
     drop(held);
     if let Some(database) = server.store.database_of(space)

@@ -9,14 +9,15 @@
 //!    have come run back to back on the connection's task, and their replies leave in one write.
 //! 2. **`resp/parse.rs`** finds the arguments in the buffer without a copy.
 //! 3. **`dispatch.rs`** finds the command in the table (**`command.rs`**, **`table.rs`**), checks
-//!    it, queues it between `MULTI` and `EXEC`, takes its locks (**`locks.rs`**), and calls its
-//!    handler.
+//!    it and what its user may do (**`acl/`**), queues it between `MULTI` and `EXEC`, takes its
+//!    locks (**`locks.rs`**), and calls its handler.
 //! 4. The handler, in a file of its family below **`commands/`**, is given an
 //!    **`execution.rs`**: arguments, reply, and the work on the store (**`store/work.rs`**).
 //! 5. The work commits as a whole: one put, one batch, or one transaction. That is the moment at
 //!    which the command takes effect.
-//! 6. Watchers (**`watch.rs`**) are told under the locks, listeners (**`pubsub.rs`**) after them,
-//!    and then clients that wait for the keys are served (**`blocking.rs`**, **`wake.rs`**).
+//! 6. Watchers (**`watch.rs`**) are told under the locks, listeners (**`pubsub.rs`**) and
+//!    clients with copies (**`tracking.rs`**) after them, and then clients that wait for the keys
+//!    are served (**`blocking.rs`**, **`wake.rs`**).
 //!
 //! # Invariants
 //! - S1. The server is the only writer of its store. So whoever holds the locks of its keys reads
@@ -50,6 +51,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_debug_implementations)]
 
+mod acl;
 mod args;
 mod background;
 mod blocking;
@@ -83,6 +85,7 @@ mod session;
 mod store;
 mod sync;
 mod table;
+mod tracking;
 mod wake;
 mod watch;
 

@@ -12,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Notify;
 
+use crate::acl::Users;
 use crate::background;
 use crate::calls::Calls;
 use crate::clients::{Client, Clients, now_ms};
@@ -78,11 +79,9 @@ async fn run(config: Config, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Se
     let sockets = open_sockets(&config)?;
     let local = |socket: &TcpListener| socket.local_addr().ok();
     let addresses: Vec<SocketAddr> = sockets.tcp.iter().filter_map(local).collect();
-    let server = Arc::new(start(
-        config,
-        addresses.first().map_or(0, SocketAddr::port),
-    )?);
     let commands: &'static Commands = table::commands();
+    let port = addresses.first().map_or(0, SocketAddr::port);
+    let server = Arc::new(start(config, commands, port)?);
     ready(&addresses);
     let background = tokio::spawn(background::run(Arc::clone(&server)));
     for listener in sockets.tcp {
@@ -95,7 +94,7 @@ async fn run(config: Config, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Se
     end(&server, background).await
 }
 
-fn start(config: Config, port: u16) -> Result<Server, ServeError> {
+fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Server, ServeError> {
     let failed = |fault: crate::fault::Fault| {
         let text = fault.text().into_owned();
         ServeError::Store(
@@ -105,21 +104,25 @@ fn start(config: Config, port: u16) -> Result<Server, ServeError> {
     };
     let store = Store::open(&config);
     let store = Arc::new(store.map_err(failed)?);
+    let (file, password) = (config.acl_file.clone(), config.password.as_deref());
+    let users = Users::open(commands, &store, file, password).map_err(failed)?;
     let seed = format!("{} {}", now_ms(), std::process::id());
     let hash = |more: u64| xxhash_rust::xxh3::xxh3_64_with_seed(seed.as_bytes(), more);
     Ok(Server {
         settings: Settings::new(&config),
         locks: Default::default(),
         watch: Default::default(),
+        tracking: Default::default(),
         blocking: Default::default(),
         pubsub: Default::default(),
+        users,
         clients: Clients::default(),
         scripts: Default::default(),
         monitor: Default::default(),
         pause: Default::default(),
         cursors: Default::default(),
         counts: Default::default(),
-        calls: Calls::new(table::commands().names().len()),
+        calls: Calls::new(table::commands().count()),
         syncer: Syncer::start(Arc::clone(&store)),
         started: Instant::now(),
         run_id: format!("{:016x}{:016x}{:08x}", hash(0), hash(1), hash(2) >> 32),
@@ -221,7 +224,8 @@ async fn serve_tcp(
     }
     let local = stream.local_addr();
     let local = local.map_or(String::new(), |local| local.to_string());
-    let client = server.clients.add(address.to_string(), local, false);
+    let user = Arc::clone(&server.users.default);
+    let client = server.clients.add(address.to_string(), local, false, user);
     connection::serve(server, commands, stream, client).await;
 }
 
@@ -236,7 +240,8 @@ async fn accept_unix(server: Arc<Server>, commands: &'static Commands, listener:
             continue;
         }
         let path = server.settings.text("unixsocket");
-        let client: Arc<Client> = server.clients.add(format!("{path}:0"), path, true);
+        let user = Arc::clone(&server.users.default);
+        let client: Arc<Client> = server.clients.add(format!("{path}:0"), path, true, user);
         let server = Arc::clone(&server);
         tokio::spawn(connection::serve(server, commands, stream, client));
     }
@@ -249,7 +254,7 @@ fn refusal(server: &Server, address: Option<SocketAddr>) -> Option<&'static str>
         return Some("-ERR max number of clients reached\r\n");
     }
     let is_local = address.is_none_or(|address| address.ip().to_canonical().is_loopback());
-    if !is_local && server.settings.text("requirepass").is_empty() {
+    if !is_local && server.users.default.rights().is_open() {
         count(&server.counts.refused, 1);
         return Some(
             "-DENIED this server has no password, so it takes clients of its own machine only. \

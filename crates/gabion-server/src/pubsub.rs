@@ -118,6 +118,17 @@ impl PubSub {
         self.of(topic).read().keys().filter(fits).cloned().collect()
     }
 
+    /// Those who listen to a name that does not fit.
+    pub(crate) fn listeners(&self, fits: impl Fn(Topic, &[u8]) -> bool) -> Vec<Arc<Client>> {
+        let mut found = Vec::new();
+        for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+            let names = self.of(topic).read();
+            let unfit = names.iter().filter(|(name, _)| !fits(topic, name));
+            found.extend(unfit.flat_map(|(_, listeners)| listeners.values().cloned()));
+        }
+        found
+    }
+
     /// How many listen to a name.
     pub(crate) fn count(&self, topic: Topic, name: &[u8]) -> usize {
         self.of(topic).read().get(name).map_or(0, BTreeMap::len)

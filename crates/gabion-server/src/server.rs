@@ -7,6 +7,7 @@ use std::time::Instant;
 use gabion::Durability;
 use tokio::sync::Notify;
 
+use crate::acl::Users;
 use crate::blocking::Blocking;
 use crate::calls::Calls;
 use crate::clients::Clients;
@@ -21,6 +22,7 @@ use crate::resp::reply::{DIGITS_MAX, decimal};
 use crate::script::Scripts;
 use crate::store::Store;
 use crate::sync::Syncer;
+use crate::tracking::Tracking;
 use crate::watch::Watch;
 
 /// Counts since the start, or since `CONFIG RESETSTAT`.
@@ -90,6 +92,8 @@ pub(crate) struct Server {
     pub(crate) locks: Locks,
     /// Keys that are watched.
     pub(crate) watch: Watch,
+    /// Who is told of which keys.
+    pub(crate) tracking: Tracking,
     /// Who waits for which key.
     pub(crate) blocking: Blocking,
     /// Who listens to what.
@@ -100,6 +104,8 @@ pub(crate) struct Server {
     pub(crate) monitor: Monitor,
     /// Until when clients wait.
     pub(crate) pause: Pause,
+    /// Who may do what.
+    pub(crate) users: Users,
     /// Who is connected.
     pub(crate) clients: Clients,
     /// Places of scans.
@@ -171,6 +177,14 @@ impl Server {
         if events.has(Events::KEYEVENT) {
             let channel = [b"__keyevent@", database, b"__:", event.as_bytes()].concat();
             self.pubsub.publish(&channel, key);
+        }
+    }
+
+    /// Tells clients that track keys what a command of a client, or time, has changed.
+    pub(crate) fn tell_followers(&self, touched: &[(u16, Vec<u8>)], by: Option<u64>) {
+        if !touched.is_empty() && self.tracking.is_used() {
+            let keys = touched.iter().map(|(_, key)| key.as_slice());
+            self.tracking.invalidate(&self.clients, keys, by);
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::acl::User;
 use crate::args::OwnedArgs;
 use crate::blocking::Wait;
 use crate::calls::Calling;
@@ -41,8 +42,12 @@ pub(crate) struct Session {
     pub(crate) client: Arc<Client>,
     /// The database that it has selected.
     pub(crate) database: usize,
-    /// Whether it has said the password, or needs none.
+    /// Which user it is; others see it in [`Client::user`].
+    pub(crate) user: Arc<User>,
+    /// Whether it has said the password, or needed none when it came.
     pub(crate) is_authenticated: bool,
+    /// Whether it tracks keys: then [`Client::follows`] says how.
+    pub(crate) tracks: bool,
     /// Its transaction.
     pub(crate) multi: Option<Multi>,
     /// Keys that it watches.
@@ -72,10 +77,13 @@ pub(crate) struct Session {
 impl Session {
     /// Of a connection that has just come.
     pub(crate) fn new(client: Arc<Client>, is_authenticated: bool) -> Session {
+        let user = Arc::clone(&client.user.lock());
         Session {
             client,
+            user,
             database: 0,
             is_authenticated,
+            tracks: false,
             multi: None,
             watched: Vec::new(),
             channels: BTreeSet::new(),
@@ -89,6 +97,13 @@ impl Session {
             calling: Calling::default(),
             is_closing: false,
         }
+    }
+
+    /// Becomes a user.
+    pub(crate) fn become_user(&mut self, user: Arc<User>, is_authenticated: bool) {
+        *self.client.user.lock() = Arc::clone(&user);
+        self.user = user;
+        self.is_authenticated = is_authenticated;
     }
 
     /// How many subscriptions there are, of channels and of patterns.

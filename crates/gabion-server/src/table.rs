@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use crate::command::{Command, Commands};
 use crate::commands::{
     acl, bitfield, bits, client, cluster, config, connection, debug, dump, expiry, functions, geo,
-    hash, hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, numbers,
-    object, pubsub, scan, scripts, server, set, sort, stream, stream_groups, stream_info, string,
-    transactions, watching, zset, zset_pops, zset_ranges, zset_sets,
+    hash, hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, memory,
+    migrate, numbers, object, pubsub, scan, scripts, server, set, sort, stream, stream_groups,
+    stream_info, string, transactions, watching, zset, zset_pops, zset_ranges, zset_sets,
 };
 
 const FAMILIES: &[&[Command]] = &[
@@ -32,6 +32,8 @@ const FAMILIES: &[&[Command]] = &[
     lcs::COMMANDS,
     list::COMMANDS,
     list_moves::COMMANDS,
+    memory::COMMANDS,
+    migrate::COMMANDS,
     numbers::COMMANDS,
     object::COMMANDS,
     pubsub::COMMANDS,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::acl::{self, Context};
 use crate::blocking::{State, Waiter};
 use crate::command::{Commands, Group};
 use crate::dispatch::{find, note_slow, perform};
@@ -69,6 +70,13 @@ fn serve(
     let began = Instant::now();
     let command = find(commands, args);
     let performed = command.clone().and_then(|command| {
+        acl::check(
+            server,
+            commands,
+            &session,
+            (command, args),
+            Context::TopLevel,
+        )?;
         perform(Execution {
             server,
             commands,
@@ -101,5 +109,7 @@ fn serve(
     drop(state);
     server.blocking.leave(waiter);
     waiter.served.notify_one();
+    // Behind the reply, if the waiter itself follows what it has changed.
+    server.tell_followers(&touched, Some(waiter.client.id));
     Some(touched)
 }

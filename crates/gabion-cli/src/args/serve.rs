@@ -40,6 +40,9 @@ pub(crate) struct ServeArguments {
     /// Password that clients must say.
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) requirepass: Option<String>,
+    /// File of users, a line for each as ACL LIST shows them. Without it users are in the store.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) aclfile: Option<PathBuf>,
     /// How many databases clients can select.
     #[arg(
         long,
@@ -74,6 +77,7 @@ impl ServeArguments {
             port: Some(self.port),
             unix_socket: self.unixsocket.clone(),
             password: self.requirepass.clone(),
+            acl_file: self.aclfile.clone(),
             databases: self.databases,
             fsync: self.appendfsync,
             memory_bytes_max: self.maxmemory,

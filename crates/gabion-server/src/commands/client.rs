@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::acl::User;
 use crate::args::integer;
 use crate::clients::Client;
-use crate::command::{ADMIN, Command, Group, LOADING, NOSCRIPT, STALE, command};
-use crate::commands::{container, help};
+use crate::command::{ADMIN, ALONE, Command, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::commands::{container, help, tracking};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::session::Wants;
@@ -22,11 +23,20 @@ const SUBCOMMANDS: &[Command] = &[
         "2.6.9",
         "Returns the name of the connection.",
     ),
-    command("getredir", 2, getredir).flags(OF_CLIENT).about(
-        Group::Connection,
-        "6.0.0",
-        "Returns -1: no client is tracked.",
-    ),
+    command("caching", 3, tracking::caching)
+        .flags(OF_CLIENT)
+        .about(
+            Group::Connection,
+            "6.0.0",
+            "Says whether the keys of the next command are tracked.",
+        ),
+    command("getredir", 2, tracking::getredir)
+        .flags(OF_CLIENT)
+        .about(
+            Group::Connection,
+            "6.0.0",
+            "Returns the connection that is told of keys in the place of this one.",
+        ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Connection,
         "5.0.0",
@@ -89,11 +99,20 @@ const SUBCOMMANDS: &[Command] = &[
         "2.6.9",
         "Names the connection.",
     ),
-    command("tracking", -3, tracking).flags(OF_CLIENT).about(
-        Group::Connection,
-        "6.0.0",
-        "Is refused: keys are not tracked.",
-    ),
+    command("tracking", -3, tracking::tracking)
+        .flags(OF_CLIENT | ALONE)
+        .about(
+            Group::Connection,
+            "6.0.0",
+            "Tells the connection when keys change that it has read.",
+        ),
+    command("trackinginfo", 2, tracking::trackinginfo)
+        .flags(OF_CLIENT)
+        .about(
+            Group::Connection,
+            "6.2.0",
+            "Tells how the connection tracks keys.",
+        ),
 ];
 
 /// A name of visible letters without spaces.
@@ -149,11 +168,6 @@ fn setinfo(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn getredir(execution: &mut Execution<'_>) -> Result<()> {
-    execution.reply.integer(-1);
-    Ok(())
-}
-
 fn info(execution: &mut Execution<'_>) -> Result<()> {
     let line = execution.session.client.line();
     execution.reply.verbatim(&format!("{line}\n"));
@@ -161,8 +175,7 @@ fn info(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 fn is_kind(client: &Client, kind: &[u8]) -> bool {
-    let engaged = *client.engaged.lock();
-    let listens = engaged.channels + engaged.patterns + engaged.shard_channels > 0;
+    let listens = client.engaged.lock().is_subscribed();
     match kind {
         b"normal" => !listens,
         b"pubsub" => listens,
@@ -215,7 +228,7 @@ struct Doomed {
     address: Option<Vec<u8>>,
     local: Option<Vec<u8>>,
     kind: Option<Vec<u8>>,
-    user: Option<Vec<u8>>,
+    user: Option<Arc<User>>,
     skips_self: bool,
 }
 
@@ -241,12 +254,12 @@ impl Doomed {
                 b"addr" => doomed.address = Some(value.to_vec()),
                 b"laddr" => doomed.local = Some(value.to_vec()),
                 b"type" => doomed.kind = Some(check_kind(value)?),
-                b"user" if value == b"default" => doomed.user = Some(value.to_vec()),
                 b"user" => {
-                    return Err(Fault::new(format!(
-                        "ERR No such user '{}'",
-                        String::from_utf8_lossy(value)
-                    )));
+                    let user = execution.server.users.find(value);
+                    doomed.user = Some(user.ok_or_else(|| {
+                        let name = String::from_utf8_lossy(value);
+                        Fault::new(format!("ERR No such user '{name}'"))
+                    })?);
                 }
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => doomed.skips_self = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => doomed.skips_self = false,
@@ -267,6 +280,10 @@ impl Doomed {
                 .as_ref()
                 .is_none_or(|local| local == client.local.as_bytes())
             && self.kind.as_ref().is_none_or(|kind| is_kind(client, kind))
+            && self
+                .user
+                .as_ref()
+                .is_none_or(|user| Arc::ptr_eq(user, &client.user.lock()))
     }
 }
 
@@ -286,10 +303,7 @@ fn kill(execution: &mut Execution<'_>) -> Result<()> {
             continue;
         }
         count += 1;
-        match client.id == own {
-            true => execution.session.is_closing = true,
-            false => client.kill(),
-        }
+        execution.end_client(&client);
     }
     match is_old_form {
         true if count == 0 => return Err(Fault::line("ERR No such client")),
@@ -350,12 +364,6 @@ fn reply(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn tracking(_: &mut Execution<'_>) -> Result<()> {
-    Err(Fault::line(
-        "ERR keys are not tracked for clients by this server",
-    ))
-}
-
 fn unblock(execution: &mut Execution<'_>) -> Result<()> {
     let args = execution.args;
     let is_error = match args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
@@ -391,6 +399,10 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         execution,
         &[
             "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "CACHING (YES|NO)",
+            "    Say whether the keys of the next command are tracked.",
+            "GETREDIR",
+            "    Return the connection that is told of keys in the place of this one.",
             "GETNAME",
             "    Return the name of the connection.",
             "ID",
@@ -413,6 +425,11 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "    Name the library of the client.",
             "SETNAME <name>",
             "    Name the connection.",
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT]",
+            "         [NOLOOP]",
+            "    Tell the connection when keys change that it has read.",
+            "TRACKINGINFO",
+            "    Tell how the connection tracks keys.",
         ],
     );
     Ok(())

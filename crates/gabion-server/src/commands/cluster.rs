@@ -1,16 +1,32 @@
 //! `CLUSTER`: this server is no part of one.
 
-use crate::command::{Command, Group, NOSCRIPT, STALE, command};
+use crate::command::{Command, FAST, Group, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
 const ABOUT: Group = Group::Server;
 
-pub(crate) const COMMANDS: &[Command] = &[command("cluster", -2, container)
-    .flags(NOSCRIPT)
-    .with(SUBCOMMANDS)
-    .about(ABOUT, "3.0.0", "Tells that there is no cluster.")];
+pub(crate) const COMMANDS: &[Command] = &[
+    command("cluster", -2, container)
+        .flags(NOSCRIPT)
+        .with(SUBCOMMANDS)
+        .about(ABOUT, "3.0.0", "Tells that there is no cluster."),
+    of_connection("asking"),
+    of_connection("readonly"),
+    of_connection("readwrite"),
+];
+
+/// What clients of a cluster say to one of its servers.
+const fn of_connection(name: &'static str) -> Command {
+    command(name, 1, refuse)
+        .flags(FAST | LOADING | STALE)
+        .about(
+            Group::Connection,
+            "3.0.0",
+            "Is refused: there is no cluster.",
+        )
+}
 
 const SUBCOMMANDS: &[Command] = &[
     refused("info", 2),

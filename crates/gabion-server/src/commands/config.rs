@@ -1,6 +1,8 @@
 //! `CONFIG`: the parameters.
 
-use crate::command::{ADMIN, Command, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::acl::DEFAULT;
+use crate::command::{ADMIN, ALONE, Command, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::commands::acl::keep;
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
@@ -33,7 +35,7 @@ const SUBCOMMANDS: &[Command] = &[
         "2.8.0",
         "Is refused: there is no file of parameters.",
     ),
-    command("set", -4, set).flags(OF_CONFIG).about(
+    command("set", -4, set).flags(OF_CONFIG | ALONE).about(
         Group::Server,
         "2.0.0",
         "Changes parameters, all or none.",
@@ -66,6 +68,15 @@ fn set(execution: &mut Execution<'_>) -> Result<()> {
         .map(|place| (text(place), text(place + 1)))
         .collect();
     execution.server.settings.set(&changes)?;
+    for place in (0..pairs.len()).step_by(2) {
+        if pairs.at(place).eq_ignore_ascii_case(b"requirepass") {
+            let rights = execution.server.users.set_password(pairs.at(place + 1));
+            keep(execution, DEFAULT, Some(&rights))?;
+        }
+    }
+    let server = execution.server;
+    let most = server.settings.tracked_max();
+    server.tracking.limit(&server.clients, most);
     execution.reply.ok();
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Commands about the connection itself.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::acl::{self, Context, DEFAULT};
 use crate::command::{
     ALLOW_BUSY, Command, FAST, Group, LOADING, NO_AUTH, NOSCRIPT, STALE, UNQUEUED, command,
 };
@@ -50,22 +52,21 @@ pub(crate) const COMMANDS: &[Command] = &[
     ),
 ];
 
-const WRONG_PASSWORD: Fault =
-    Fault::line("WRONGPASS invalid username-password pair or user is disabled.");
-
-fn check_password(execution: &mut Execution<'_>, user: &[u8], password: &[u8]) -> Result<()> {
-    let expected = execution.server.settings.text("requirepass");
-    // Every byte is looked at, so that the time tells nothing about the first that differs.
-    let is_equal = expected.len() == password.len()
-        && expected
-            .bytes()
-            .zip(password)
-            .fold(0, |all, (one, other)| all | (one ^ other))
-            == 0;
-    if user != b"default" || !(expected.is_empty() || is_equal) {
-        return Err(WRONG_PASSWORD);
-    }
-    execution.session.is_authenticated = true;
+/// Becomes a user, if the password is right.
+fn authenticate(execution: &mut Execution<'_>, name: &[u8], password: &[u8]) -> Result<()> {
+    let server = execution.server;
+    let Some(user) = server.users.authenticate(name, password) else {
+        let context = match execution.session.multi {
+            Some(_) => Context::Multi,
+            None => Context::TopLevel,
+        };
+        let word = execution.arg(0);
+        acl::note(server, execution.session, ("auth", context), word, name);
+        return Err(Fault::line(
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ));
+    };
+    execution.session.become_user(user, true);
     Ok(())
 }
 
@@ -73,15 +74,15 @@ fn auth(execution: &mut Execution<'_>) -> Result<()> {
     let args = execution.args;
     match args.len() {
         2 => {
-            if execution.server.settings.text("requirepass").is_empty() {
+            if execution.server.users.default.rights().needs_no_password {
                 return Err(Fault::line(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",
                 ));
             }
-            check_password(execution, b"default", args.at(1))?;
+            authenticate(execution, DEFAULT, args.at(1))?;
         }
-        3 => check_password(execution, args.at(1), args.at(2))?,
+        3 => authenticate(execution, args.at(1), args.at(2))?,
         _ => return Err(Fault::SYNTAX),
     }
     execution.reply.ok();
@@ -111,7 +112,7 @@ fn hello(execution: &mut Execution<'_>) -> Result<()> {
     while let Some(word) = args.get(at) {
         match (word.to_ascii_lowercase().as_slice(), args.len() - at - 1) {
             (b"auth", 2..) => {
-                check_password(execution, args.at(at + 1), args.at(at + 2))?;
+                authenticate(execution, args.at(at + 1), args.at(at + 2))?;
                 at += 3;
             }
             (b"setname", 1..) => {
@@ -129,7 +130,8 @@ fn hello(execution: &mut Execution<'_>) -> Result<()> {
             }
         }
     }
-    if !execution.session.is_authenticated {
+    let is_open = execution.server.users.default.rights().is_open();
+    if !execution.session.is_authenticated && !is_open {
         return Err(Fault::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
@@ -196,6 +198,8 @@ fn ping(execution: &mut Execution<'_>) -> Result<()> {
 fn quit(execution: &mut Execution<'_>) -> Result<()> {
     execution.reply.ok();
     execution.session.is_closing = true;
+    // Others need not wait for the end to know of it.
+    execution.session.client.kill();
     Ok(())
 }
 
@@ -203,9 +207,12 @@ fn reset(execution: &mut Execution<'_>) -> Result<()> {
     execution.session.multi = None::<Multi>;
     unwatch_all(execution);
     super::pubsub::leave_all(execution);
+    super::tracking::end(execution);
     execution.session.wants = Wants::All;
     execution.session.select(0);
-    execution.session.is_authenticated = execution.server.settings.text("requirepass").is_empty();
+    let default = Arc::clone(&execution.server.users.default);
+    let is_open = default.rights().is_open();
+    execution.session.become_user(default, is_open);
     execution.session.client.names.lock().name.clear();
     set_protocol(execution, false);
     execution.session.show();

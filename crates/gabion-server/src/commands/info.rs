@@ -99,6 +99,7 @@ fn clients(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
         "connected_clients": server.clients.count(),
         "cluster_connections": 0,
         "maxclients": server.settings.clients_max(),
+        "tracking_clients": server.tracking.sizes().followers,
         "blocked_clients": server.blocking.count(),
     );
     Ok(())
@@ -140,6 +141,7 @@ fn persistence(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result
 
 fn stats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
     let (server, counts) = (execution.server, &execution.server.counts);
+    let tracked = server.tracking.sizes();
     lines!(
         text,
         "total_connections_received": server.clients.count_ever(),
@@ -154,6 +156,9 @@ fn stats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
         "pubsub_channels": server.pubsub.count_names(Topic::Channel),
         "pubsub_patterns": server.pubsub.count_names(Topic::Pattern),
         "pubsubshard_channels": server.pubsub.count_names(Topic::Shard),
+        "tracking_total_keys": tracked.keys,
+        "tracking_total_items": tracked.items,
+        "tracking_total_prefixes": tracked.prefixes,
         "total_error_replies": counted(&counts.errors),
     );
     Ok(())

@@ -83,11 +83,12 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
         Keys::Range(first, last, step) => (first, last, step),
         Keys::Counted { first, count } if first == count => (0, 0, 0),
         Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
+        Keys::Migrated => (3, 3, 1),
     };
     reply.count(first);
     reply.integer(i64::from(last));
     reply.count(step);
-    let categories = command.categories();
+    let categories = command.categories(name);
     reply.set(categories.len());
     for category in categories {
         reply.simple(category);
@@ -109,6 +110,7 @@ fn key_specs(reply: &mut Reply, command: &Command) {
             return counted_spec(reply, command, count);
         }
         Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
+        Keys::Migrated => (3, 3, 1),
     };
     reply.array(1);
     reply.map(3);
@@ -297,14 +299,13 @@ fn list(execution: &mut Execution<'_>) -> Result<()> {
         .get(2)
         .is_none_or(|word| word.eq_ignore_ascii_case(b"filterby"));
     let value = args.at(4);
-    let all_names = execution.commands.names();
     let fits = |command: &Command| match option.as_deref() {
         None => true,
         Some(b"pattern") => {
-            let name = &all_names[command.number];
+            let name = &execution.commands.entry(command).name;
             glob::matches_any_case(value, name.as_bytes())
         }
-        Some(b"aclcat") => command.categories().iter().any(|category| {
+        Some(b"aclcat") => command.categories(command.name).iter().any(|category| {
             category
                 .trim_start_matches('@')
                 .as_bytes()
@@ -328,7 +329,9 @@ fn list(execution: &mut Execution<'_>) -> Result<()> {
     let found: Vec<_> = found.filter(|command| fits(command)).collect();
     execution.reply.array(found.len());
     for command in found {
-        execution.reply.bulk(&all_names[command.number]);
+        execution
+            .reply
+            .bulk(&execution.commands.entry(command).name);
     }
     Ok(())
 }

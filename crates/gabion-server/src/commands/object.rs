@@ -11,33 +11,15 @@ use crate::store::meta::{Kind, Meta};
 /// Strings up to this length are stored with their key, as Redis calls it.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-pub(crate) const COMMANDS: &[Command] = &[
-    command("memory", -2, container).with(OF_MEMORY).about(
-        Group::Server,
-        "4.0.0",
-        "Tells what keys take.",
-    ),
-    command("object", -2, container).with(SUBCOMMANDS).about(
-        Group::Generic,
-        "2.2.3",
-        "Tells how a key is kept.",
-    ),
-];
+pub(crate) const COMMANDS: &[Command] = &[command("object", -2, container)
+    .with(SUBCOMMANDS)
+    .about(Group::Generic, "2.2.3", "Tells how a key is kept.")];
 
 /// Bytes of a record beside its key and its body, about.
 const HEAD_BYTES: usize = 24;
 
 /// Bytes of an element beside what is in it, about.
 const ELEMENT_BYTES: usize = 24;
-
-const OF_MEMORY: &[Command] = &[command("usage", -3, usage)
-    .flags(READONLY)
-    .keys(2, 2, 1)
-    .about(
-        Group::Server,
-        "4.0.0",
-        "Returns about how many bytes a key takes in the store.",
-    )];
 
 const SUBCOMMANDS: &[Command] = &[
     command("encoding", 3, encoding)
@@ -155,7 +137,10 @@ fn is_short(
 
 /// The bytes that a key takes in the store, its own included; of a large collection what some of
 /// its members say of all.
-fn usage(execution: &mut Execution<'_>) -> Result<()> {
+///
+/// # Errors
+/// Of the store, and for words that it does not take.
+pub(crate) fn usage(execution: &mut Execution<'_>) -> Result<()> {
     let args = execution.args;
     let samples = match (args.get(3), args.get(4)) {
         (None, _) => 5,

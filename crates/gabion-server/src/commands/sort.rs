@@ -54,6 +54,22 @@ impl Asked<'_> {
     }
 }
 
+/// Checks whether the user may read whatever keys a pattern names.
+fn check_patterns(execution: &Execution<'_>, option: &str) -> Result<()> {
+    let user = &execution.session.user;
+    let (commands, command) = (execution.commands, execution.command);
+    let may = user.is_unlimited()
+        || user
+            .rights()
+            .reads_all_keys(commands, command, execution.args);
+    match may {
+        true => Ok(()),
+        false => Err(Fault::new(format!(
+            "ERR {option} option of SORT denied due to insufficient ACL permissions."
+        ))),
+    }
+}
+
 fn asked<'a>(execution: &Execution<'a>, stores: bool) -> Result<Asked<'a>> {
     let args = execution.args;
     let mut asked = Asked::default();
@@ -74,10 +90,14 @@ fn asked<'a>(execution: &Execution<'a>, stores: bool) -> Result<Asked<'a>> {
                 at += 1;
             }
             (b"by", Some(pattern)) => {
+                if pattern.contains(&b'*') {
+                    check_patterns(execution, "BY")?;
+                }
                 asked.by = Some(pattern);
                 at += 1;
             }
             (b"get", Some(pattern)) => {
+                check_patterns(execution, "GET")?;
                 asked.get.push(pattern);
                 at += 1;
             }

@@ -12,11 +12,15 @@ use mlua::{
     Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic, VmState,
 };
 
+use parking_lot::Mutex;
+
 use super::running::Running;
 use super::values::{self, Replies};
 use super::{bit, json, msgpack, pack};
+use crate::acl::User;
 use crate::args::OwnedArgs;
-use crate::dispatch::call_in_script;
+use crate::command::Commands;
+use crate::dispatch::{call_in_script, find};
 use crate::execution::Execution;
 use crate::random;
 use crate::resp::reply::Reply;
@@ -62,6 +66,9 @@ pub(crate) struct Call {
     pub(crate) is_function: bool,
 }
 
+/// All commands, and the user whose script runs: who asks what it may do.
+type Asker = Arc<Mutex<Option<(&'static Commands, Arc<User>)>>>;
+
 /// The interpreter with all that it has compiled.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -72,6 +79,7 @@ pub(crate) struct Engine {
     load_library: Function,
     is_resp3: Arc<AtomicBool>,
     running: Arc<Running>,
+    asker: Asker,
     compiled: HashMap<String, Function>,
     /// Libraries by name.
     pub(crate) libraries: BTreeMap<Vec<u8>, Library>,
@@ -87,6 +95,10 @@ impl Engine {
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let is_resp3 = Arc::new(AtomicBool::new(false));
         let host = host_table(&lua, &running, &is_resp3)?;
+        let asker = Asker::default();
+        let asked = Arc::clone(&asker);
+        let may = lua.create_function(move |_, args: Variadic<Value>| Ok(may(&asked, &args)))?;
+        host.raw_set("may", may)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let (run, set_arguments, load_library, sandbox) =
             prelude.call::<(Function, Function, Function, Table)>(host.clone())?;
@@ -99,6 +111,7 @@ impl Engine {
             load_library,
             is_resp3,
             running,
+            asker,
             compiled: HashMap::new(),
             libraries: BTreeMap::new(),
         };
@@ -216,13 +229,7 @@ impl Engine {
         // ORDER: Relaxed; one thread at a time runs scripts.
         self.is_resp3.store(false, Ordering::Relaxed);
         let database = execution.session.database;
-        if !self.host.contains_key("knows")? {
-            let commands = execution.commands;
-            let knows = self.lua.create_function(move |_, name: mlua::LuaString| {
-                Ok(commands.find(&name.as_bytes()).is_some())
-            })?;
-            self.host.raw_set("knows", knows)?;
-        }
+        *self.asker.lock() = Some((execution.commands, Arc::clone(&execution.session.user)));
         let mut reply = Reply::default();
         let results = self.lua.scope(|scope| {
             let (execution, reply) = (&mut *execution, &mut reply);
@@ -289,6 +296,16 @@ impl Engine {
         }
         Replies::new(&reply.out).next(lua)
     }
+}
+
+/// `redis.acl_check_cmd`: whether the user may run a command; `None` if there is no such one.
+fn may(asker: &Asker, args: &[Value]) -> Option<bool> {
+    let (commands, user) = asker.lock().clone()?;
+    let arguments: Option<Vec<_>> = args.iter().map(values::argument).collect();
+    let owned = OwnedArgs::of(&arguments?);
+    let args = owned.borrow();
+    let command = find(commands, args).ok()?;
+    Some(user.check(commands, command, args).is_ok())
 }
 
 fn interrupted() -> mlua::Error {

@@ -101,15 +101,15 @@ function redis.status_reply(...)
   return { ok = text }
 end
 
--- There is one user, who may do everything.
 function redis.acl_check_cmd(...)
   if select("#", ...) == 0 then
     error("Please specify at least one argument for this redis.acl_check_cmd() call", 2)
   end
-  if not host.knows(tostring((...))) then
+  local may = host.may(...)
+  if may == nil then
     error("ERR Invalid command passed to redis.acl_check_cmd()", 2)
   end
-  return true
+  return may
 end
 
 function redis.breakpoint()

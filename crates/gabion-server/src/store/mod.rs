@@ -36,9 +36,11 @@ const FORMAT: &[u8] = b"1";
 
 const FORMAT_KEY: &str = "format";
 const NUMBERS_KEY: &str = "numbers";
-/// Which database of the store each database is.
 /// What the keys of libraries begin with.
 const LIBRARY_PREFIX: &[u8] = b"library:";
+/// What the keys of users begin with.
+const USER_PREFIX: &[u8] = b"user:";
+/// Which database of the store each database is.
 pub(crate) const SPACES_KEY: &[u8] = b"databases";
 
 /// Numbers that are reserved at a time: as many are lost by a crash.
@@ -164,13 +166,34 @@ impl Store {
     /// # Errors
     /// As [`Keyspace::get`].
     pub(crate) fn libraries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut libraries = Vec::new();
-        for pair in self.settings.prefix(LIBRARY_PREFIX) {
-            let (key, code) = pair?;
-            let name = key.get(LIBRARY_PREFIX.len()..).unwrap_or_default();
-            libraries.push((name.to_vec(), code.to_vec()));
+        self.named(LIBRARY_PREFIX)
+    }
+
+    /// The names and rules of users.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub(crate) fn users(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.named(USER_PREFIX)
+    }
+
+    /// Gives a user rules before clients come.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub(crate) fn put_user(&self, name: &[u8], rules: &[u8]) -> Result<()> {
+        Ok(self.settings.put(user_key(name), rules)?)
+    }
+
+    /// The settings whose keys begin like that, by what follows.
+    fn named(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for pair in self.settings.prefix(prefix) {
+            let (key, value) = pair?;
+            let name = key.get(prefix.len()..).unwrap_or_default();
+            found.push((name.to_vec(), value.to_vec()));
         }
-        Ok(libraries)
+        Ok(found)
     }
 
     /// Notes the counts down, and closes the store.
@@ -187,6 +210,11 @@ impl Store {
 /// The key of a library of functions.
 pub(crate) fn library_key(name: &[u8]) -> Vec<u8> {
     [LIBRARY_PREFIX, name].concat()
+}
+
+/// The key of a user.
+pub(crate) fn user_key(name: &[u8]) -> Vec<u8> {
+    [USER_PREFIX, name].concat()
 }
 
 /// Which database of the store each database is, as the last `SWAPDB` has left them.

@@ -127,6 +127,8 @@ pub(crate) struct Work {
     pub(crate) misses: u64,
     /// Keys that were changed, each with its database in the store, if anybody wants to know.
     pub(crate) touched: Option<Vec<(u16, Vec<u8>)>>,
+    /// Whether whole databases were emptied or exchanged.
+    pub(crate) replaces_all: bool,
     /// Changes, as `rdb_changes_since_last_save` counts them.
     pub(crate) dirty: u64,
     /// The moment of the command, in milliseconds since 1970.
@@ -153,6 +155,7 @@ impl Work {
             hits: 0,
             misses: 0,
             touched: None,
+            replaces_all: false,
             dirty: 0,
             now_ms: 0,
         }
@@ -176,6 +179,7 @@ impl Work {
         self.way = way;
         self.now_ms = now_ms;
         self.dirty = 0;
+        self.replaces_all = false;
         self.events.clear();
         self.expired.clear();
         self.touched = notes_touched.then(Vec::new);
@@ -535,6 +539,7 @@ impl Work {
     /// # Errors
     /// When no transaction can begin.
     pub(crate) fn flush(&mut self, space: u16) -> Result<()> {
+        self.replaces_all = true;
         self.begin_whole()?;
         let from = space_bytes(space);
         let to = after_prefix(&from);
@@ -560,6 +565,7 @@ impl Work {
     pub(crate) fn swap(&mut self, one: usize, other: usize) -> Result<()> {
         self.store.exchange(one, other);
         self.swaps.push((one, other));
+        self.replaces_all = true;
         let spaces = self.store.spaces_record();
         self.write(Room::Settings, SPACES_KEY, Some(&spaces))?;
         self.dirty += 1;

@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server. It ends when it is dropped.
 pub(crate) struct Server {
     address: SocketAddr,
+    password: Option<String>,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
@@ -30,11 +31,13 @@ impl Server {
         let mut config = Config::new(dir.join("store"));
         config.port = Some(0);
         change(&mut config);
+        let password = config.password.clone();
         let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             serve(config, |addresses| sender.send(addresses[0]).unwrap())
         });
         Server {
+            password,
             address: receiver.recv().expect("the server starts"),
             thread: Some(thread),
         }
@@ -42,14 +45,22 @@ impl Server {
 
     /// A connection.
     pub(crate) fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client(BufReader::new(stream))
+        Client::connect(self.address)
+    }
+
+    /// The port that it listens on.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// Ends the server, and waits until its store is closed.
     pub(crate) fn stop(mut self) {
+        self.end();
+    }
+
+    /// The same for a server that wants a password.
+    pub(crate) fn stop_as(mut self, password: &str) {
+        self.password = Some(password.to_owned());
         self.end();
     }
 
@@ -63,6 +74,9 @@ impl Server {
     fn end(&mut self) {
         if let Some(thread) = self.thread.take() {
             let mut client = self.connect();
+            if let Some(password) = &self.password {
+                client.ask(&["auth", password]);
+            }
             client.send(&["shutdown"]);
             thread.join().unwrap().unwrap();
         }
@@ -131,6 +145,14 @@ impl fmt::Debug for Value {
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
+    /// To the server at an address.
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client(BufReader::new(stream))
+    }
+
     /// Sends a request.
     pub(crate) fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
         let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();

@@ -1,0 +1,166 @@
+//! Sets of commands: what rules such as `+get`, `-@write` and `+config|get` add up to.
+//!
+//! A set begins with all commands or with none, and its rules change it in their order. They are
+//! kept, so that a set is shown as it was made; a rule that changes nothing is left out, and so
+//! is one that a later rule overrules as a whole.
+
+use crate::args::Args;
+use crate::command::{Command, Commands};
+
+use super::rules::Unfit;
+use super::set::{Bits, CommandSet, Rule, Sum, Target};
+
+/// The only command behind whose name a rule may have any word: with Redis, its subcommands are
+/// mere arguments.
+const OPEN_CONTAINER: &str = "debug";
+
+impl CommandSet {
+    /// All commands, or none.
+    pub(crate) fn new(commands: &Commands, all: bool) -> CommandSet {
+        let mut set = CommandSet {
+            begins_with_all: all,
+            ..CommandSet::default()
+        };
+        set.sum = set.add_up(commands, &[]);
+        set
+    }
+
+    /// Whether a command is in it, with these arguments.
+    pub(crate) fn has(&self, command: &Command, args: Args<'_>) -> bool {
+        let id = command.number;
+        self.sum.bits.has(id)
+            || self.sum.first_arguments.iter().any(|(of, word)| {
+                let first = args.get(1);
+                *of == id && first.is_some_and(|first| first.eq_ignore_ascii_case(word))
+            })
+    }
+
+    /// Applies a rule, as `+get`, without its sign.
+    ///
+    /// # Errors
+    /// When there is no such command or category.
+    pub(crate) fn apply(
+        &mut self,
+        commands: &Commands,
+        adds: bool,
+        target: &[u8],
+    ) -> Result<(), Unfit> {
+        let target = parse(commands, adds, target)?;
+        let covers = commands_of(commands, &target);
+        // A rule about nothing else than this one is overruled by it.
+        let is_overruled = |rule: &Rule| match (&rule.target, &target) {
+            (Target::FirstArgument(..), Target::FirstArgument(..)) => rule.target == target,
+            (_, Target::FirstArgument(..)) => false,
+            (Target::FirstArgument(command, _), _) => covers.has(*command),
+            (other, _) => {
+                let others = commands_of(commands, other);
+                let mut ids = 0..commands.count();
+                ids.all(|id| !others.has(id) || covers.has(id))
+            }
+        };
+        self.rules.retain(|rule| !is_overruled(rule));
+        let without = self.add_up(commands, &self.rules);
+        let rule = Rule { adds, target };
+        let mut rules = self.rules.clone();
+        rules.push(rule);
+        self.sum = self.add_up(commands, &rules);
+        if self.sum != without {
+            self.rules = rules;
+        }
+        Ok(())
+    }
+
+    fn add_up(&self, commands: &Commands, rules: &[Rule]) -> Sum {
+        let mut sum = Sum::default();
+        for id in 0..commands.count() {
+            sum.bits.set(id, self.begins_with_all);
+        }
+        for rule in rules {
+            if let Target::FirstArgument(command, word) = &rule.target {
+                sum.first_arguments.push((*command, word.clone()));
+                continue;
+            }
+            let covers = commands_of(commands, &rule.target);
+            for id in 0..commands.count() {
+                if covers.has(id) {
+                    sum.bits.set(id, rule.adds);
+                }
+            }
+        }
+        sum
+    }
+
+    /// The rules, as they can be given again.
+    pub(crate) fn describe(&self, commands: &Commands) -> Vec<u8> {
+        let mut text = match self.begins_with_all {
+            true => b"+@all".to_vec(),
+            false => b"-@all".to_vec(),
+        };
+        for rule in &self.rules {
+            text.extend_from_slice(if rule.adds { b" +" } else { b" -" });
+            match &rule.target {
+                Target::Category(category) => {
+                    text.push(b'@');
+                    text.extend_from_slice(category.as_bytes());
+                }
+                Target::Command(command) => {
+                    text.extend_from_slice(commands.at(*command).name.as_bytes());
+                }
+                Target::FirstArgument(command, word) => {
+                    text.extend_from_slice(commands.at(*command).name.as_bytes());
+                    text.push(b'|');
+                    text.extend_from_slice(word);
+                }
+            }
+        }
+        text
+    }
+}
+
+/// The commands that a rule is about.
+fn commands_of(commands: &Commands, target: &Target) -> Bits {
+    let mut bits = Bits::default();
+    match target {
+        Target::Category(category) => {
+            for entry in commands.entries() {
+                bits.set(entry.command.number, entry.categories.contains(category));
+            }
+        }
+        Target::Command(command) => {
+            bits.set(*command, true);
+            for below in commands.at(*command).command.subcommands {
+                bits.set(below.number, true);
+            }
+        }
+        Target::FirstArgument(..) => {}
+    }
+    bits
+}
+
+fn parse(commands: &Commands, adds: bool, text: &[u8]) -> Result<Target, Unfit> {
+    if let Some(category) = text.strip_prefix(b"@") {
+        let category = commands.category(category).ok_or(Unfit::Unknown)?;
+        return Ok(Target::Category(category));
+    }
+    let mut words = text.splitn(3, |byte| *byte == b'|');
+    let (name, word) = (words.next().unwrap_or_default(), words.next());
+    let command = commands.find(name).ok_or(Unfit::Unknown)?;
+    let Some(word) = word else {
+        return Ok(Target::Command(command.number));
+    };
+    let below = command.subcommand(word);
+    match (below, words.next()) {
+        (Some(_), Some(_)) if adds => Err(Unfit::DeepArgument),
+        (_, Some(_)) => Err(Unfit::Unknown),
+        (Some(below), None) => Ok(Target::Command(below.number)),
+        (None, None) if !command.subcommands.is_empty() && command.name != OPEN_CONTAINER => {
+            Err(Unfit::Unknown)
+        }
+        (None, None) if !adds => Err(Unfit::Unknown),
+        (None, None) if word.is_empty() => Err(Unfit::Syntax),
+        (None, None) => {
+            let id = command.number;
+            Ok(Target::FirstArgument(id, word.to_ascii_lowercase()))
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Sets of commands, as they are kept: see [`super::commands`] for what they mean.
+
+/// Which commands a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Those of a category.
+    Category(&'static str),
+    /// One, by its number, with its subcommands.
+    Command(usize),
+    /// One with that first argument.
+    FirstArgument(usize, Vec<u8>),
+}
+
+/// Adds commands to a set, or takes them away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// Whether it adds them.
+    pub(super) adds: bool,
+    /// Which.
+    pub(super) target: Target,
+}
+
+/// Commands by their numbers: a bit for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    /// Whether a number is in it.
+    pub(super) fn has(&self, id: usize) -> bool {
+        let word = self.0.get(id / 64);
+        word.is_some_and(|word| word & (1 << (id % 64)) != 0)
+    }
+
+    /// Puts a number in, or takes it out.
+    pub(super) fn set(&mut self, id: usize, value: bool) {
+        if self.0.len() <= id / 64 {
+            self.0.resize(id / 64 + 1, 0);
+        }
+        match value {
+            true => self.0[id / 64] |= 1 << (id % 64),
+            false => self.0[id / 64] &= !(1 << (id % 64)),
+        }
+    }
+}
+
+/// What the rules of a set add up to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    /// Commands that are in the set.
+    pub(super) bits: Bits,
+    /// Commands that are not in the set, but are with these first arguments.
+    pub(super) first_arguments: Vec<(usize, Vec<u8>)>,
+}
+
+/// A set of commands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CommandSet {
+    /// Whether it begins with all commands.
+    pub(super) begins_with_all: bool,
+    /// What changes it, in that order.
+    pub(super) rules: Vec<Rule>,
+    /// What that makes.
+    pub(super) sum: Sum,
+}
+
+impl CommandSet {
+    /// Whether all commands are in it.
+    pub(crate) fn is_all(&self) -> bool {
+        self.begins_with_all && self.rules.is_empty()
+    }
+}
