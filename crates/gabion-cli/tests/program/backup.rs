@@ -160,7 +160,7 @@ fn bad_repositories_and_backups_are_told() {
 #[test]
 fn engines_without_backups_make_no_repository() {
     let place = Place::new();
-    place.ok(&["put", "k", "v", "--engine", "scmkv", "--pool-bytes", "64M"]);
+    place.ok(&["put", "k", "v", "--engine", "scmkv", "--pool-bytes", "100M"]);
     let repo = place.path("repo");
     let refused = place.fails(1, &["backup", "create", "--repo", text(&repo)]);
     names(&refused, &["scmkv", "copy its directory"]);
