@@ -2,7 +2,7 @@
 //! of one record in a hundred, in a row or scattered.
 //!
 //! ```text
-//! cargo run --profile measure -p gabion --example backup_cost -- wip 2000 /path/on/a/drive
+//! cargo run --release -p gabion --example backup_cost -- wip 2000 DIR
 //! ```
 //!
 //! Prints, for each, the bytes that the process read and wrote by calls of the system, and seconds.
