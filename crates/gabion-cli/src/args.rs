@@ -1,5 +1,6 @@
 //! The command line: one definition per flag, from which parser and help are made.
 
+pub(crate) mod backup;
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
 pub(crate) mod keyspace;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Drop(DropArguments),
     Keyspace(keyspace::KeyspaceArguments),
     Checkpoint(CheckpointArguments),
+    Backup(backup::BackupArguments),
     Repair(RepairArguments),
     #[cfg(feature = "server")]
     Serve(serve::ServeArguments),
@@ -144,7 +146,6 @@ fn parse_count(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes.
-#[cfg(any(feature = "lab", feature = "server"))]
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
     let of_unit = |(unit, shift): (&str, u32)| Some((text.strip_suffix(unit)?, shift));

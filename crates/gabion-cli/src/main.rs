@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bar;
 mod commands;
 mod dump;
 mod escape;
@@ -55,6 +56,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Compact(arguments) => commands::compact::run(arguments, &mut output)?,
         Command::Drop(arguments) => commands::drop::run(arguments, &mut output)?,
         Command::Keyspace(arguments) => commands::keyspace::run(arguments, &mut output)?,
+        Command::Backup(arguments) => commands::backup::run(arguments, &mut output)?,
         Command::Repair(arguments) => commands::repair::run(&arguments.stores, &mut output)?,
         Command::Checkpoint(arguments) => {
             commands::checkpoint::run(&arguments.stores, &mut output)?

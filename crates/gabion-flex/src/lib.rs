@@ -53,8 +53,8 @@ pub use error::{Error, Result};
 pub use gate::{Ahead, Alone, Gate, ReaderWaits};
 pub use space::{
     CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS,
-    DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, Fetched, FlexSpace, Options,
-    Piece, Problem, Reading, Round, SpaceFile, SpaceStats, check, check_content, check_disk,
-    check_reached, exists, is_file_of_space, remove,
+    DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, Fetched, FlexSpace, Frozen,
+    FrozenFile, FrozenPart, Options, Piece, Problem, Reading, Round, SpaceFile, SpaceStats, check,
+    check_content, check_disk, check_reached, exists, is_file_of_space, remove,
 };
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

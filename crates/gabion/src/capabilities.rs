@@ -76,6 +76,7 @@ impl Engine {
                 merges: true,
                 ingest: self == Engine::Wip,
                 checkpoint: true,
+                backup: true,
                 repair: true,
                 keyspace_options: true,
                 drop_keyspace: true,
@@ -91,6 +92,7 @@ impl Engine {
                 merges: false,
                 ingest: false,
                 checkpoint: false,
+                backup: false,
                 repair: false,
                 keyspace_options: false,
                 drop_keyspace: false,
@@ -166,6 +168,9 @@ pub struct Capabilities {
     /// The store of a moment becomes another one while it is open:
     /// [`Db::checkpoint`](crate::Db::checkpoint).
     pub checkpoint: bool,
+    /// The store of a moment goes to a repository, which holds each piece once:
+    /// [`Db::backup`](crate::Db::backup).
+    pub backup: bool,
     /// What can be read of a damaged store becomes another one: [`repair`](crate::repair()).
     pub repair: bool,
     /// Keyspaces have options of their own: [`Db::keyspace_with`](crate::Db::keyspace_with). Those

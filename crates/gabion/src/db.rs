@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
 
+use crate::backup::Origin;
 use crate::engine::{Handle, Write};
 use crate::new_dir::{fill, fill_new_dir};
 use crate::opened::{Opened, Store};
 use crate::{
-    Durability, Engine, Error, Iter, Keyspace, KeyspaceOptions, Options, Result, Slice, Snapshot,
-    Stats, WriteBatch,
+    BackupInfo, BackupOptions, BackupRepository, Durability, Engine, Error, Iter, Keyspace,
+    KeyspaceOptions, Options, Result, Slice, Snapshot, Stats, WriteBatch,
 };
 
 /// Name of the keyspace that the methods of [`Db`] use.
@@ -503,6 +504,33 @@ impl Db {
     #[doc(hidden)]
     pub fn checkpoint_on(&self, disk: &Disk) -> Result<()> {
         fill(disk, || self.handle().checkpoint(disk))
+    }
+
+    /// Adds the store as it is now to a repository of backups: everything that was acknowledged
+    /// before the call, whole batches only, with keyspaces, their options and what expires. Reads
+    /// and writes go on meanwhile.
+    ///
+    /// Reads and writes what is new to the repository: after the first backup, what the store has
+    /// written since. WipDB flushes its MemTables before, as a checkpoint does; its tables are
+    /// not removed until they are copied. The backup is on the medium when this returns. What a
+    /// crash leaves in the repository is no backup, and the next one clears it away.
+    ///
+    /// [`BackupRepository`] has an example.
+    ///
+    /// # Errors
+    /// [`Error::is_locked`] if the repository is in use; [`Error::Cancelled`]; [`Error::Media`]
+    /// when a medium fails or is full; [`Error::ReadOnly`], [`Error::Closed`]; and
+    /// [`Error::Unsupported`] of engines without [it](crate::Capabilities::backup).
+    pub fn backup(
+        &self,
+        repository: &BackupRepository,
+        options: BackupOptions<'_>,
+    ) -> Result<BackupInfo> {
+        let origin = Origin {
+            engine: self.engine(),
+            path: self.path(),
+        };
+        repository.create(&origin, options, |staging| self.handle().backup(staging))
     }
 
     /// Waits until no background work is due, as if no more writes would come: what a store would

@@ -245,6 +245,43 @@ pub enum Error {
         keyspace: String,
     },
 
+    /// The directory holds no repository of backups.
+    #[error("{path} is no repository of backups: {why}", path = path.display())]
+    NotARepository {
+        /// The directory.
+        path: PathBuf,
+        /// What is missing or foreign.
+        why: String,
+    },
+
+    /// A repository has no backup of that number.
+    #[error("the repository has no backup {id}; it has: {existing}")]
+    NoSuchBackup {
+        /// The number asked for.
+        id: u64,
+        /// The numbers that exist, separated by commas.
+        existing: String,
+    },
+
+    /// A backup cannot be restored, as a part of it is missing or damaged.
+    #[error(
+        "{file}: {what}, so backup {id} cannot be restored. Restore another one: \
+         `gabion backup verify` tells which are whole",
+        file = file.display()
+    )]
+    BackupDamaged {
+        /// The number of the backup.
+        id: u64,
+        /// The object.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+
+    /// The listener of a backup, a restore or a verification ended it.
+    #[error("it was cancelled before its end")]
+    Cancelled,
+
     /// The engine cannot do this at all; see [`crate::Engine::capabilities`].
     #[error("the {engine} engine does not support {operation}")]
     Unsupported {

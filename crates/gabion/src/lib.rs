@@ -50,6 +50,7 @@
 
 #![deny(missing_debug_implementations)]
 
+mod backup;
 mod batch;
 mod bytes;
 mod cache;
@@ -92,6 +93,10 @@ mod threads;
 mod transaction;
 mod types;
 
+pub use backup::{
+    BackupInfo, BackupList, BackupOptions, BackupProgress, BackupRepository, Keep, PruneReport,
+    VerifyReport,
+};
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
 pub use clock::Clock;
@@ -127,6 +132,7 @@ pub use transaction::{Isolation, Savepoint, Transaction, TransactionIter, Transa
 /// The programs in README.md and in the book compile, and those that need no store run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/backups.md")]
 #[doc = include_str!("../../../docs/choosing.md")]
 #[doc = include_str!("../../../docs/durability.md")]
 #[doc = include_str!("../../../docs/engines/scmkv.md")]

@@ -51,7 +51,7 @@ pub(crate) fn parse_manifest_name(name: &str) -> Option<u64> {
 }
 
 /// Reads exactly what `{:016x}` writes: no sign, no upper case, no other length.
-fn parse_number(digits: &str) -> Option<u64> {
+pub(crate) fn parse_number(digits: &str) -> Option<u64> {
     let canonical = digits.len() == 16
         && digits
             .bytes()

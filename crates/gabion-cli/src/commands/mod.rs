@@ -1,5 +1,6 @@
 //! One module per command, except for `load`, which has a directory of its own.
 
+pub(crate) mod backup;
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
 pub(crate) mod check;

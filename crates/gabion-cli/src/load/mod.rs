@@ -25,15 +25,15 @@ mod unpack;
 #[cfg(test)]
 mod tests;
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gabion::text::{bytes_text, counted};
 use gabion::{Db, Durability, Expiry, Keyspace, WriteBatch};
 use gabion_media::process_written_bytes;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::args::LoadArguments;
+use crate::bar;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
 use crate::store;
@@ -44,8 +44,6 @@ use summary::Summary;
 
 /// A batch holds at most this many bytes of keys and values, or one record.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// How often the progress bar is drawn anew.
-const BAR_REDRAWS_PER_SECOND: u8 = 5;
 
 /// Loads the file that the arguments name and prints the summary.
 pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), Failure> {
@@ -99,7 +97,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         value_bytes_max: db.engine().capabilities().value_bytes_max,
         ttl: arguments.ttl.ttl(),
         is_unchecked: form == Form::Dump && !is_checked,
-        bar: progress_bar(input.length()),
+        bar: bar::new(input.length()),
     };
     load.all(&mut source, arguments)?;
     load.bar.finish_and_clear();
@@ -151,7 +149,7 @@ fn go_on<'a>(
 
 /// Reads a dump to its end, to see whether it is whole.
 fn check(mut source: Source, length: Option<u64>) -> Result<(), Failure> {
-    let bar = progress_bar(length);
+    let bar = bar::new(length);
     bar.set_message("checked");
     let mut record = Record::default();
     loop {
@@ -168,31 +166,6 @@ fn check(mut source: Source, length: Option<u64>) -> Result<(), Failure> {
             }
         }
     }
-}
-
-/// A bar on standard error if a person watches it.
-fn progress_bar(length: Option<u64>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let (bar, template) = match length {
-        Some(length) => (
-            ProgressBar::new(length),
-            "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {msg} ETA {eta}",
-        ),
-        None => (
-            ProgressBar::no_length(),
-            "{spinner} {bytes} {bytes_per_sec} {msg}",
-        ),
-    };
-    bar.set_draw_target(indicatif::ProgressDrawTarget::stderr_with_hz(
-        BAR_REDRAWS_PER_SECOND,
-    ));
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 /// A load under way.

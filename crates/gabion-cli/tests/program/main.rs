@@ -1,5 +1,6 @@
 //! The program as its users meet it: its commands, files and messages.
 
+mod backup;
 mod bad_input;
 mod bench;
 mod book;

@@ -333,6 +333,7 @@ impl Log {
         let mut log = Log {
             sync: file.sync_handle(),
             durable: header.len() as u64,
+            begun: 0,
             file,
             frames,
         };
@@ -341,6 +342,7 @@ impl Log {
         }
         log.sync.sync()?;
         log.durable = log.file.position();
+        log.begun = log.durable;
         Ok(log)
     }
 

@@ -80,7 +80,12 @@ impl Session<'_> {
     }
 
     /// One round of collection; false if no segment has garbage that can be won.
+    ///
+    /// As long as a moment is held, nothing can be won.
     pub(crate) fn collect(&mut self) -> Result<bool> {
+        if self.writer.segments.is_pinned() {
+            return Ok(false);
+        }
         let room = self.space.sums.geometry.room();
         let reserve = self.writer.segments.reserve();
         self.look_at_room(Class::Moved);
@@ -96,6 +101,9 @@ impl Session<'_> {
     /// A small round of collection; returns how many bytes were moved, `None` if no segment is
     /// worth it.
     pub(crate) fn collect_some(&mut self, round: Round) -> Result<Option<u64>> {
+        if self.writer.segments.is_pinned() {
+            return Ok(None);
+        }
         let room = self.space.sums.geometry.room();
         // Where much was removed there may be more segments than the data is worth, and none free.
         let before = self.writer.segments.widen_for_a_while();

@@ -19,6 +19,7 @@
 //! | `commit`, `tree_file` | what was done becomes durable |
 //! | `reserve` | room for that on a full disk |
 //! | `gc`, `victims`, `segments` | space is won back |
+//! | `frozen` | a moment stays as it is |
 //! | `leaves` | leaves of the tree come and go |
 //! | `recovery`, `check` | what is there after a crash, and whether it is sound |
 //! | `handle` | the space as a file of the standard library |
@@ -69,6 +70,7 @@
 
 mod check;
 mod commit;
+mod frozen;
 mod gc;
 mod geometry;
 mod handle;
@@ -90,6 +92,7 @@ mod writepath;
 mod writer;
 
 pub use self::check::{CheckReport, Content, Piece, Problem};
+pub use self::frozen::{Frozen, FrozenFile, FrozenPart};
 pub use self::gc::Round;
 pub use self::handle::SpaceFile;
 pub use self::layout::is_file_of_space;
@@ -390,6 +393,12 @@ impl FlexSpace {
     /// of free segments back to the file system. Opening the space is quick after it.
     pub fn checkpoint(&self) -> Result<()> {
         self.0.write(|session| session.checkpoint())
+    }
+
+    /// Makes everything done so far durable, and holds the files as they are then, to be copied:
+    /// together they are a space of their own. See [`Frozen`].
+    pub fn freeze(&self) -> Result<Frozen> {
+        Frozen::new(&self.0)
     }
 
     /// Writes the data of a range anew where it lies in many extents, so that it is read faster.

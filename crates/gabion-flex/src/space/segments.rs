@@ -90,6 +90,8 @@ pub(crate) struct Segments {
     affordable: u32,
     /// Segments that the opening has left, at most: their tables stand in the log.
     left_max: u32,
+    /// Moments that are held: as long as there are any, what is dying does not become free.
+    pins: u32,
 }
 
 /// Segments that are kept for the collection of garbage, at most: the paper's choice.
@@ -124,6 +126,7 @@ impl Segments {
             widened: 0,
             affordable: u32::MAX,
             left_max: 0,
+            pins: 0,
         }
     }
 
@@ -184,8 +187,24 @@ impl Segments {
         u32::try_from(self.free.len()).unwrap_or(u32::MAX)
     }
 
+    /// Whether a commit makes segments free.
     pub(crate) fn has_dying(&self) -> bool {
-        !self.dying.is_empty()
+        !self.dying.is_empty() && !self.is_pinned()
+    }
+
+    /// Holds a moment: no segment that is in use now is written over.
+    pub(crate) fn pin(&mut self) {
+        self.pins += 1;
+    }
+
+    /// Lets go of a moment.
+    pub(crate) fn unpin(&mut self) {
+        self.pins -= 1;
+    }
+
+    /// Whether a moment is held.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins > 0
     }
 
     pub(crate) fn live(&self) -> u64 {
@@ -375,8 +394,12 @@ impl Segments {
         self.dying.retain(|dying| *dying != number);
     }
 
-    /// A commit is durable: what was dying is free. Returns these segments.
+    /// A commit is durable: what was dying is free, unless a moment is held. Returns these
+    /// segments.
     pub(crate) fn bury(&mut self) -> Vec<u32> {
+        if self.is_pinned() {
+            return Vec::new();
+        }
         let mut dead = std::mem::take(&mut self.dying);
         dead.retain(|number| {
             let segment = &mut self.all[*number as usize];

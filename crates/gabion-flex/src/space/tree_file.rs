@@ -27,6 +27,9 @@ pub(crate) struct TreeFile {
     slots: u32,
     /// Whether a header may be on the medium that is not the one in effect here.
     is_uncertain: bool,
+    /// Moments that are held, and the slots that are free when none is.
+    pins: u32,
+    held: Vec<u32>,
 }
 
 /// Nodes that were written and are not yet in effect.
@@ -95,6 +98,8 @@ impl TreeFile {
             free: BTreeSet::new(),
             slots: 0,
             is_uncertain: false,
+            pins: 0,
+            held: Vec::new(),
         }
     }
 
@@ -106,6 +111,13 @@ impl TreeFile {
     /// Bytes of the file.
     pub(crate) fn bytes(&self) -> u64 {
         slot_offset(self.slots)
+    }
+
+    /// The first slot behind all that are in use.
+    pub(crate) fn used_end(&self) -> u32 {
+        let mut slots = (0..self.slots).rev();
+        let last = slots.find(|slot| !self.free.contains(slot));
+        last.map_or(0, |slot| slot + 1)
     }
 
     /// Reads the header in effect, the newer valid one, and tells where there is one that is not
@@ -162,6 +174,8 @@ impl TreeFile {
             free,
             slots: header.slots,
             is_uncertain: false,
+            pins: 0,
+            held: Vec::new(),
         })
     }
 
@@ -260,8 +274,25 @@ impl TreeFile {
         }
     }
 
-    /// The slots of the version before are free, now that a newer one is in effect.
+    /// The slots of the version before are free, now that a newer one is in effect, unless a moment
+    /// is held.
     pub(crate) fn release(&mut self, slots: Vec<u32>) {
-        self.free.extend(slots);
+        match self.pins {
+            0 => self.free.extend(slots),
+            _ => self.held.extend(slots),
+        }
+    }
+
+    /// Holds a moment: no slot that is in use now is written over.
+    pub(crate) fn pin(&mut self) {
+        self.pins += 1;
+    }
+
+    /// Lets go of a moment.
+    pub(crate) fn unpin(&mut self) {
+        self.pins -= 1;
+        if self.pins == 0 {
+            self.free.extend(self.held.drain(..));
+        }
     }
 }

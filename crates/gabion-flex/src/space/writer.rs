@@ -25,6 +25,8 @@ pub(crate) struct Log {
     pub(crate) frames: Frames,
     /// Up to where it is durable.
     pub(crate) durable: u64,
+    /// The end of the records of the segments, with which it began.
+    pub(crate) begun: u64,
 }
 
 /// What the space did since it was opened.

@@ -18,6 +18,7 @@ mod corruption;
 mod crash;
 mod examples;
 mod faults;
+mod frozen;
 mod full;
 mod handle;
 mod leaves;

@@ -209,6 +209,17 @@ impl Disk {
         }
     }
 
+    /// Numbers that are others if the name has another file, or the file has changed since: what
+    /// was copied of a file with the same ones need not be read again. The system takes them from
+    /// the file's number, its length and when it was last written to.
+    pub fn stamp_of(&self, name: &str) -> Result<[u64; 4]> {
+        let name = &*self.full_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => dir.stamp_of(name),
+            Medium::Simulated(sim) => sim.stamp_of(name),
+        }
+    }
+
     /// Creates an empty file that grows at its end; an error if the name exists.
     ///
     /// The name survives the loss of power after the next [`Disk::sync_dir`].

@@ -75,6 +75,17 @@ impl SystemDir {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
+    pub(super) fn stamp_of(&self, name: &str) -> Result<[u64; 4]> {
+        let stat = rustix::fs::statat(&self.handle, name, AtFlags::empty())
+            .map_err(|source| self.failed("look at", name, source))?;
+        Ok([
+            stat.st_ino,
+            u64::try_from(stat.st_size).unwrap_or(0),
+            stat.st_mtime.cast_unsigned(),
+            stat.st_mtime_nsec,
+        ])
+    }
+
     /// Creates a file, readable too, since a mapping needs that.
     pub(super) fn create(&self, name: &str) -> Result<File> {
         match self.openat(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {

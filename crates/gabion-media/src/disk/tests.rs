@@ -45,6 +45,36 @@ fn a_file_is_written_anew_as_far_as_it_is_wanted() {
 }
 
 #[test]
+fn a_stamp_tells_files_and_their_changes_apart() {
+    on_both_media(|disk| {
+        let stamp = |name: &str| disk.stamp_of(name).unwrap();
+        disk.replace("a", b"granite", Purpose::Flush).unwrap();
+        let first = stamp("a");
+        disk.rename("a", "b").unwrap();
+        disk.read_all("b").unwrap();
+        assert_eq!(stamp("b"), first);
+        // While the first is there, as the system may use its number again.
+        disk.replace("a", b"granite", Purpose::Flush).unwrap();
+        assert_ne!(stamp("a"), first);
+        disk.truncate("b", 3).unwrap();
+        assert_ne!(stamp("b"), first);
+        assert!(disk.stamp_of("c").unwrap_err().is_not_found());
+    });
+    let sim = SimDisk::new();
+    let disk = Disk::simulated(&sim);
+    disk.replace("a", b"granite", Purpose::Flush).unwrap();
+    let first = disk.stamp_of("a").unwrap();
+    let other = Disk::simulated(&sim.process_kill(sim.ops()));
+    assert_eq!(other.stamp_of("a").unwrap(), first);
+    // The same bytes at two places from then on are two changes.
+    let changed = [disk, other].map(|disk| {
+        disk.truncate("a", 3).unwrap();
+        disk.stamp_of("a").unwrap()
+    });
+    assert_ne!(changed[0], changed[1]);
+}
+
+#[test]
 fn a_mapped_file_is_read_in_place_whatever_becomes_of_its_name() {
     on_both_media(|disk| {
         for len in [0, 1, 4095, 4096, 70_000] {

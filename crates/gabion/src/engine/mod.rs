@@ -29,7 +29,7 @@ mod own_options;
 mod range_deletes;
 mod read_set;
 mod repair;
-mod root_file;
+pub(crate) mod root_file;
 mod scan;
 mod schedule;
 #[cfg(feature = "pm")]
@@ -47,6 +47,7 @@ use std::time::Duration;
 use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
 
+use crate::backup::source::Source;
 use crate::capabilities::Engine;
 use crate::expiry::{Moment, ReadPoint, Record};
 use crate::limits::NAME_BYTES_MAX;
@@ -515,18 +516,35 @@ impl Handle {
 
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
-        self.health().check_here()?;
-        if self.is_read_only() {
-            return Err(Error::Unsupported {
-                engine: self.engine().name(),
-                operation: "checkpoints of a store that was opened for reading only",
-            });
-        }
+        self.check_copies("checkpoints of a store that was opened for reading only")?;
         match self {
             Handle::Wip(engine) => engine.checkpoint(target),
             Handle::Flex(engine) => engine.checkpoint(target),
             Handle::Scmkv(_) => Err(ScmStore::unsupported("checkpoints")),
             Handle::Sptree(_) => Err(SpStore::unsupported("checkpoints")),
+        }
+    }
+
+    /// The store as it is now, for a backup; files that are written for it go to `staging`.
+    pub(crate) fn backup(&self, staging: &Disk) -> Result<Source> {
+        self.check_copies("backups of a store that was opened for reading only")?;
+        match self {
+            Handle::Wip(engine) => engine.backup(staging),
+            Handle::Flex(engine) => engine.backup(staging),
+            Handle::Scmkv(_) => Err(ScmStore::unsupported("backups")),
+            Handle::Sptree(_) => Err(SpStore::unsupported("backups")),
+        }
+    }
+
+    /// An error where no copies are made: in a fork, and of a store that was opened for reading.
+    fn check_copies(&self, operation: &'static str) -> Result<()> {
+        self.health().check_here()?;
+        match self.is_read_only() {
+            false => Ok(()),
+            true => Err(Error::Unsupported {
+                engine: self.engine().name(),
+                operation,
+            }),
         }
     }
 

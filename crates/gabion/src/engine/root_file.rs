@@ -1,6 +1,6 @@
 //! Root files: the small file by which a store of an engine is known, and with which a recovery
 //! begins. It is replaced as a whole, by renaming another one, so that it has one state or the
-//! next.
+//! next. Root and descriptions of a repository of backups have the same form.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -27,15 +27,15 @@ const _: () = assert!(CRC_OFFSET + size_of::<u32>() == BODY_OFFSET);
 
 /// The root file of an engine.
 pub(crate) struct RootFile {
-    pub(super) name: &'static str,
-    pub(super) magic: [u8; 8],
+    pub(crate) name: &'static str,
+    pub(crate) magic: [u8; 8],
     /// The version that this program writes and reads.
-    pub(super) format: u32,
+    pub(crate) format: u32,
 }
 
 /// Why bytes are no root file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decoded {
+pub(crate) enum Decoded {
     Malformed(Malformed),
     Newer(u32),
 }
@@ -48,7 +48,7 @@ impl From<Malformed> for Decoded {
 
 impl RootFile {
     /// The file's bytes; `body` appends what the engine says.
-    pub(super) fn encode(&self, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    pub(crate) fn encode(&self, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = self.magic.to_vec();
         bytes.extend(self.format.to_le_bytes());
         bytes.resize(BODY_OFFSET, 0);
@@ -58,7 +58,7 @@ impl RootFile {
     }
 
     /// Checks the file's bytes; `body` reads what the engine says.
-    pub(super) fn decode<T>(
+    pub(crate) fn decode<T>(
         &self,
         bytes: &[u8],
         body: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
@@ -90,7 +90,7 @@ impl RootFile {
     }
 
     /// Reads the file by what decodes its bytes.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         disk: &Disk,
         decode: impl FnOnce(&[u8]) -> Result<T, Decoded>,
@@ -147,7 +147,6 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(head, bytes.get(BODY_OFFSET..).unwrap_or_default())
 }
 
-/// Asserts that any bytes but these are refused, and a newer version by its number.
 /// There is no store where one should be opened, and none is to be made.
 pub(super) fn no_store(disk: &Disk) -> Error {
     Error::NotAStore {
@@ -164,8 +163,9 @@ pub(super) fn store_exists(disk: &Disk) -> Error {
     }
 }
 
+/// Asserts that any bytes but these are refused, and a newer version by its number.
 #[cfg(test)]
-pub(super) fn assert_refuses_all_else<T: std::fmt::Debug + PartialEq>(
+pub(crate) fn assert_refuses_all_else<T: std::fmt::Debug + PartialEq>(
     bytes: &[u8],
     decode: impl Fn(&[u8]) -> Result<T, Decoded>,
 ) {

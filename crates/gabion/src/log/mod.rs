@@ -93,6 +93,11 @@ pub(crate) struct SealedLog {
 }
 
 impl SealedLog {
+    /// A segment that holds nothing.
+    pub(crate) fn empty(segment: u64) -> SealedLog {
+        SealedLog { segment, length: 0 }
+    }
+
     /// Where the valid part ends.
     fn end(self) -> layout::Lsn {
         layout::Lsn::new(self.segment, self.length)

@@ -13,6 +13,7 @@
 //! | `GABION_HISTORIES` | histories of each engine and isolation, in `transactions` | 150 |
 //! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
 //! | `GABION_MERGE_CASES` | machines of 400 steps for each engine, in `merges` | 15 |
+//! | `GABION_RESTORES` | restores of random histories, in `backup` | 300 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 20000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 36 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
@@ -24,6 +25,7 @@
 //! | `GABION_PM_KILLS` | kills of a process that writes to a table in a file, in `examples` | 5 |
 
 mod aging;
+mod backup;
 mod checkpoint;
 mod closing;
 mod cold_scans;

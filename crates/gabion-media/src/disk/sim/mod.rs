@@ -318,6 +318,18 @@ impl SimDisk {
             .map_or(0, |content| content.len()))
     }
 
+    pub(super) fn stamp_of(&self, name: &str) -> Result<[u64; 4]> {
+        let inner = self.0.lock();
+        let inode = inner.inode_of("look at", name)?;
+        let file = inner.state.file(inode);
+        Ok([
+            inode,
+            file.map_or(0, |file| file.live.len()),
+            file.map_or(0, |file| file.revision),
+            0,
+        ])
+    }
+
     /// Creates a file of `capacity` zero bytes, whose space is reserved, and opens it.
     pub(super) fn create(&self, name: &str, capacity: u64) -> Result<SimFile> {
         let gates = self.0.lock().gates.clone();

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::content::Content;
 use super::crash;
@@ -113,8 +114,17 @@ pub(super) struct File {
     pub(super) pending: Vec<Change>,
     /// Whether a failed sync dropped changes that `live` still shows.
     pub(super) forgotten: bool,
+    /// Of all changes of all disks, the last one of `live`.
+    pub(super) revision: u64,
     /// Open handles, which keep a file without a name.
     handles: u32,
+}
+
+/// Numbers the changes of all disks.
+fn next_revision() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // ORDER: Relaxed; the number only has to differ.
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl File {
@@ -123,6 +133,7 @@ impl File {
         File {
             durable: content.clone(),
             live: content,
+            revision: next_revision(),
             ..File::default()
         }
     }
@@ -225,6 +236,7 @@ impl State {
                 // which has no open handles.
                 if let Some(file) = self.files.get_mut(inode) {
                     change.apply(&mut file.live);
+                    file.revision = next_revision();
                     file.pending.push(change.clone());
                 }
             }
@@ -285,7 +297,7 @@ impl State {
 
     fn create(&mut self, name: &Arc<str>, inode: Inode) {
         self.next_inode = self.next_inode.max(inode + 1);
-        self.files.insert(inode, File::default());
+        self.files.insert(inode, File::settled(Content::default()));
         self.names.insert(Arc::clone(name), inode);
         self.pending_names.push(NameChange::Create {
             name: Arc::clone(name),
@@ -297,6 +309,7 @@ impl State {
         self.next_inode = self.next_inode.max(inode + 1);
         let file = self.files.entry(inode).or_default();
         file.live = Content::from_bytes(bytes);
+        file.revision = next_revision();
         file.durable = file.live.clone();
         file.pending.clear();
         file.forgotten = false;

@@ -24,7 +24,7 @@
 //! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
 //! | `recovery`, `layout`, `listed` | open and close, the root |
 //! | `repair`, `salvage` | what is whole of a damaged store becomes another store |
-//! | `checkpoint` | the store of a moment as another store |
+//! | `checkpoint`, `backup` | the store of a moment as another store, or for a backup |
 //! | `drop` | a keyspace goes, with its space |
 //! | `verify`, `stats` | what there is |
 //!
@@ -65,6 +65,7 @@
 //!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 5.
 
+mod backup;
 mod cache;
 mod cached_bytes;
 mod ceiling;

@@ -15,6 +15,10 @@
 //! that: a file lives as long as somebody holds it, and has its name as long as the store has its
 //! directory (`ssd/store_lock.rs`).
 //!
+//! # Backups
+//! A backup is of such a moment, too. Its log and its manifest are written to the repository at
+//! once, its tables are held until they are copied.
+//!
 //! # Durability
 //! Files, then their names, then the manifest, then `CURRENT`: a directory with a `CURRENT` holds
 //! the whole checkpoint, durably, as a store that was closed cleanly.
@@ -27,6 +31,7 @@ use gabion_media::{Disk, Purpose};
 use super::Wip;
 use super::bucket::file::TableFile;
 use super::manifest::{Edit, Manifest, ManifestState};
+use crate::backup::source::{Source, SourceFile, SourcePiece};
 use crate::log::{self, SealedLog};
 use crate::names::table_name;
 use crate::types::Seq;
@@ -37,6 +42,8 @@ struct Moment {
     state: ManifestState,
     /// Held so that they are not deleted.
     tables: HashMap<u64, Arc<TableFile>>,
+    /// The first segment of the log that is needed.
+    log_tail: u64,
     sealed: SealedLog,
     last_seq: Seq,
 }
@@ -44,16 +51,44 @@ struct Moment {
 impl Wip {
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
-        match self.flush() {
-            // All of the log is copied then: who has a full disk wants a copy on another one.
-            Err(error) if error.is_no_space() && self.unsettled.is_settled() => {}
-            flushed => flushed?,
-        }
+        self.flush_for_copy()?;
         let moment = self.take_moment(target)?;
         self.give_tables(&moment, target)?;
         // DURABLE: the files were synced when they were written or copied, and now their names are.
         target.sync_dir()?;
+        self.write_manifest(moment, target)
+    }
+
+    /// The store as it is now, for a backup: its tables, and in `staging` the log and a manifest.
+    pub(crate) fn backup(&self, staging: &Disk) -> Result<Source> {
+        self.flush_for_copy()?;
+        let moment = self.take_moment(staging)?;
+        let position = moment.last_seq;
+        let mut tables: Vec<_> = moment.tables.values().cloned().collect();
+        tables.sort_unstable_by_key(|table| table.meta.file);
+        self.write_manifest(moment, staging)?;
+        let files = tables.into_iter().map(source_of);
+        Ok(Source {
+            position,
+            files: files.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Leaves little of the log to be copied, where there is space for that.
+    fn flush_for_copy(&self) -> Result<()> {
+        match self.flush() {
+            // All of the log is copied then: who has a full disk wants a copy on another one.
+            Err(error) if error.is_no_space() && self.unsettled.is_settled() => Ok(()),
+            flushed => flushed,
+        }
+    }
+
+    /// Writes a manifest that names the files of the moment, and `CURRENT`.
+    fn write_manifest(&self, moment: Moment, target: &Disk) -> Result<()> {
         let mut last = vec![
+            Edit::LogTail {
+                segment: moment.log_tail,
+            },
             Edit::LogSealed {
                 segment: moment.sealed.segment,
                 length: moment.sealed.length,
@@ -83,10 +118,11 @@ impl Wip {
     /// Takes the moment, and copies its log.
     fn take_moment(&self, target: &Disk) -> Result<Moment> {
         let versions = self.versions.lock();
-        let (end, last_seq) = {
+        let (end, last_seq, is_flushed) = {
             let leader = self.leader.write();
             leader.check()?;
-            (self.syncer.appended_lsn(), self.visible())
+            let is_flushed = self.written.is_empty() && !self.has_frozen();
+            (self.syncer.appended_lsn(), self.visible(), is_flushed)
         };
         let state = versions.manifest.state().clone();
         let tables: HashMap<_, _> = self
@@ -100,14 +136,44 @@ impl Wip {
             .map(|file| (file.meta.file, file))
             .collect();
         debug_assert_eq!(tables.len(), state.files.len(), "buckets hold all tables");
-        let sealed = log::copy(&self.disk, target, state.log_tail, &state.sealed, end)?;
+        let (log_tail, sealed) = match is_flushed {
+            // Tables hold all that the log does.
+            true => (end.segment(), SealedLog::empty(end.segment())),
+            false => {
+                let tail = state.log_tail;
+                let sealed = log::copy(&self.disk, target, tail, &state.sealed, end)?;
+                (tail, sealed)
+            }
+        };
         Ok(Moment {
             state,
             tables,
+            log_tail,
             sealed,
             last_seq,
         })
     }
+}
+
+/// A table as a backup takes it.
+fn source_of(table: Arc<TableFile>) -> Result<SourceFile> {
+    let (name, len) = (table_name(table.meta.file), table.meta.file_bytes);
+    let piece = SourcePiece {
+        offset: 0,
+        len,
+        known: Some(table.known()?),
+        open: Box::new(move || {
+            let file = table.open_raw()?;
+            Ok(Box::new(move |buffer, offset| {
+                Ok(file.read_exact_at(buffer, offset)?)
+            }))
+        }),
+    };
+    Ok(SourceFile {
+        name,
+        len,
+        pieces: vec![piece],
+    })
 }
 
 #[cfg(test)]

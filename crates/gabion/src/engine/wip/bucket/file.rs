@@ -4,9 +4,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gabion_media::Disk;
+use gabion_media::{Disk, ReadFile};
 
 use super::Bucket;
+use crate::backup::source::Known;
 use crate::cache::BlockCache;
 use crate::engine::range_deletes::Fragments;
 use crate::engine::ssd::StoreLock;
@@ -66,6 +67,27 @@ impl TableFile {
         let _held = self.lock.hold().ok_or(Error::Closed)?;
         let table = Table::open(&self.disk, self.meta.file, self.meta.min_seq, &self.cache)?;
         Ok(self.table.get_or_init(|| Arc::new(table)))
+    }
+
+    /// The file as it lies on the disk. Once it is open, it is whole to the end, whatever becomes
+    /// of its name.
+    pub(crate) fn open_raw(&self) -> Result<ReadFile> {
+        let _held = self.lock.hold().ok_or(Error::Closed)?;
+        Ok(self.disk.open_read(&table_name(self.meta.file))?)
+    }
+
+    /// Marks by which the file is known unread. A table is written once; another one with its
+    /// number, of a copy of the store that went another way, is another file or was written at
+    /// another time.
+    pub(crate) fn known(&self) -> Result<Known> {
+        let _held = self.lock.hold().ok_or(Error::Closed)?;
+        let name = table_name(self.meta.file);
+        let stamp = self.disk.stamp_of(&name)?.map(u64::to_le_bytes);
+        Ok(Known::by(&[
+            b"table",
+            name.as_bytes(),
+            stamp.as_flattened(),
+        ]))
     }
 
     /// The range deletes of the table, which is opened if it has any; `None` for one without.

@@ -1,0 +1,205 @@
+//! `backup`: backups of stores in a repository.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gabion::text::{bytes_text, counted};
+use gabion::{BackupInfo, BackupOptions, BackupRepository, Engine, Keep, Options, Problem};
+use serde_json::{Value, json};
+
+use super::check::print_problems;
+use crate::args::backup::{
+    BackupAction, BackupArguments, CreateArguments, ListArguments, PruneArguments, RateArguments,
+    RestoreArguments, VerifyArguments,
+};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::{bar, store};
+
+pub(crate) fn run(arguments: &BackupArguments, output: &mut Output) -> Result<(), Failure> {
+    match &arguments.action {
+        BackupAction::Create(arguments) => create(arguments, output),
+        BackupAction::List(arguments) => list(arguments, output),
+        BackupAction::Verify(arguments) => verify(arguments, output),
+        BackupAction::Restore(arguments) => restore(arguments, output),
+        BackupAction::Prune(arguments) => prune(arguments, output),
+    }
+}
+
+/// Does something with a bar on standard error, as fast as the arguments allow.
+fn with_bar<T>(
+    rate: &RateArguments,
+    work: impl FnOnce(BackupOptions<'_>) -> gabion::Result<T>,
+) -> Result<T, Failure> {
+    let bar = bar::new(Some(0));
+    let options = BackupOptions::default()
+        .bytes_per_second_max(rate.rate.unwrap_or(0))
+        .progress(|progress| {
+            bar.set_length(progress.bytes_total);
+            bar.set_position(progress.bytes);
+            ControlFlow::Continue(())
+        });
+    let done = work(options);
+    bar.finish_and_clear();
+    Ok(done?)
+}
+
+fn create(arguments: &CreateArguments, output: &mut Output) -> Result<(), Failure> {
+    let db = store::open_existing(&arguments.db, Options::default())?;
+    refuse_without_backups(db.engine())?;
+    let repo = &arguments.repository.repo;
+    let repository = BackupRepository::create_or_open(repo)?;
+    let made = with_bar(&arguments.rate, |options| db.backup(&repository, options));
+    let closed = db.close();
+    let made = made?;
+    closed?;
+    if arguments.repository.json {
+        return output.json(&as_json(&made));
+    }
+    output.line(&format!(
+        "backup {} of {} in {}: {} with {}, of which {} were copied",
+        made.id,
+        made.store,
+        repo.display(),
+        counted(made.files, "file", "files"),
+        bytes_text(made.bytes),
+        bytes_text(made.bytes_copied),
+    ))
+}
+
+/// Before a repository is made for nothing.
+fn refuse_without_backups(engine: Engine) -> Result<(), Failure> {
+    match engine.capabilities().backup {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "there are no backups of stores of the engine {engine}; close the store and copy its \
+             directory"
+        ))),
+    }
+}
+
+fn list(arguments: &ListArguments, output: &mut Output) -> Result<(), Failure> {
+    let list = BackupRepository::open(&arguments.repository.repo)?.list()?;
+    let shown = if arguments.repository.json {
+        output.json(&json!({
+            "backups": list.backups.iter().map(as_json).collect::<Vec<_>>(),
+            "problems": list.problems,
+        }))
+    } else {
+        list.backups
+            .iter()
+            .try_for_each(|backup| output.line(&as_line(backup)))
+            .and_then(|()| print_problems(&list.problems, output))
+    };
+    verdict(&list.problems, shown.and_then(|()| output.flush()))
+}
+
+fn verify(arguments: &VerifyArguments, output: &mut Output) -> Result<(), Failure> {
+    let repository = BackupRepository::open(&arguments.repository.repo)?;
+    let work = |options: BackupOptions<'_>| repository.verify(arguments.id, options);
+    let report = with_bar(&arguments.rate, work)?;
+    let shown = if arguments.repository.json {
+        output.json(&report)
+    } else {
+        print_problems(&report.problems, output).and_then(|()| {
+            output.line(&format!(
+                "verified: {}, {} with {}",
+                counted(report.backups, "backup", "backups"),
+                counted(report.objects, "object", "objects"),
+                bytes_text(report.bytes)
+            ))
+        })
+    };
+    verdict(&report.problems, shown.and_then(|()| output.flush()))
+}
+
+/// That something is damaged counts for more than whether somebody read it to its end.
+fn verdict(problems: &[Problem], shown: Result<(), Failure>) -> Result<(), Failure> {
+    match problems.len() {
+        0 => shown,
+        count => Err(Failure::new(format!(
+            "the repository has {}. Remove the files that are damaged, and back up again: what a \
+             store still has of them is copied anew",
+            counted(
+                count as u64,
+                "damaged or missing part",
+                "damaged or missing parts"
+            )
+        ))),
+    }
+}
+
+fn restore(arguments: &RestoreArguments, output: &mut Output) -> Result<(), Failure> {
+    let repository = BackupRepository::open(&arguments.repository.repo)?;
+    let (id, to) = (arguments.id, &arguments.db);
+    with_bar(&arguments.rate, |options| {
+        repository.restore(id, to, options)
+    })?;
+    let backups = repository.list()?.backups;
+    let restored = backups.iter().find(|backup| backup.id == id);
+    if arguments.repository.json {
+        return output.json(&restored.map(as_json));
+    }
+    let bytes = restored.map_or(0, |backup| backup.bytes);
+    output.line(&format!(
+        "backup {id} is restored to {}: {}",
+        to.display(),
+        bytes_text(bytes)
+    ))
+}
+
+fn prune(arguments: &PruneArguments, output: &mut Output) -> Result<(), Failure> {
+    let repository = BackupRepository::open(&arguments.repository.repo)?;
+    let report = repository.prune(Keep {
+        newest: arguments.keep.unwrap_or(1),
+        younger_than: arguments.older_than,
+    })?;
+    if arguments.repository.json {
+        return output.json(&report);
+    }
+    output.line(&format!(
+        "removed: {}, {} with {}",
+        counted(report.removed.len() as u64, "backup", "backups"),
+        counted(report.objects, "object", "objects"),
+        bytes_text(report.bytes)
+    ))
+}
+
+fn as_json(backup: &BackupInfo) -> Value {
+    json!({
+        "id": backup.id,
+        "created_ms": u64::try_from(backup.created.as_millis()).unwrap_or(u64::MAX),
+        "store": backup.store,
+        "engine": backup.engine,
+        "position": backup.position,
+        "bytes": backup.bytes,
+        "bytes_copied": backup.bytes_copied,
+        "files": backup.files,
+        "files_copied": backup.files_copied,
+    })
+}
+
+fn as_line(backup: &BackupInfo) -> String {
+    format!(
+        "{}  {} ago  {} ({} new)  position {}  {}  {}",
+        backup.id,
+        ago(backup.created),
+        bytes_text(backup.bytes),
+        bytes_text(backup.bytes_copied),
+        backup.position,
+        backup.engine,
+        backup.store,
+    )
+}
+
+/// How long ago a moment was, in its largest unit.
+fn ago(created: Duration) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = now.unwrap_or_default().saturating_sub(created).as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,203 @@
+//! Making a backup.
+//!
+//! # Order
+//! What others have left is cleared; the engine gives a moment, and writes its small files to the
+//! repository under names that begin with `new-`; pieces that are not known become objects, and so
+//! do the small files; the directory is synced; the description is written (B1); what nobody
+//! names is removed.
+
+use std::collections::HashMap;
+
+use gabion_media::{Disk, TEMPORARY_SUFFIX};
+
+use super::layout::{Description, File, Piece};
+use super::objects::{Hash, Objects, STEP_BYTES};
+use super::source::{Known, Source, SourceFile};
+use super::transfer::{BackupOptions, Transfer};
+use super::{BackupInfo, BackupRepository, Descriptions, Origin};
+use crate::Result;
+use crate::names::LOCK;
+
+/// How the names of the files begin that an engine writes for a moment.
+const STAGED_PREFIX: &str = "new-";
+
+/// A backup that is being made.
+struct Making<'m> {
+    objects: Objects<'m>,
+    transfer: Transfer<'m>,
+    /// What earlier backups know unread.
+    known: HashMap<Known, (Hash, u64)>,
+    files: Vec<File>,
+    bytes_copied: u64,
+    files_copied: u64,
+}
+
+impl BackupRepository {
+    /// Makes a backup of the moment that `take` gives, which writes small files to the disk that it
+    /// is given.
+    pub(crate) fn create(
+        &self,
+        origin: &Origin<'_>,
+        options: BackupOptions<'_>,
+        take: impl FnOnce(&Disk) -> Result<Source>,
+    ) -> Result<BackupInfo> {
+        let _lock = self.disk.lock(LOCK)?;
+        self.clear_left()?;
+        let created = self.clock.unix_time();
+        let earlier = self.descriptions()?;
+        let id = self.ids()?.last().map_or(1, |last| last + 1);
+        let made = take(&self.disk.part(STAGED_PREFIX))
+            .and_then(|source| self.make(&source, &earlier, options));
+        let mut description = made.inspect_err(|_| {
+            // The first error is the one to tell; the next backup clears the rest away.
+            let _ = self.clear_left();
+        })?;
+        description.engine = origin.engine;
+        description.store = origin.path.to_string_lossy().into_owned();
+        description.created_ms = u64::try_from(created.as_millis()).unwrap_or(u64::MAX);
+        description.write(&self.disk, id)?;
+        let all = earlier.good.iter().map(|(_, own)| own);
+        let removed = match earlier.bad.into_iter().next() {
+            None => self.remove_unnamed(all.chain([&description])).err(),
+            Some((_, error)) => Some(error),
+        };
+        if let Some(error) = removed {
+            tracing::warn!(%error, "what no backup needs stays in the repository for now");
+        }
+        Ok(description.info(id))
+    }
+
+    /// Makes the objects of a backup, durably; what they are is in the description.
+    fn make(
+        &self,
+        source: &Source,
+        earlier: &Descriptions,
+        options: BackupOptions<'_>,
+    ) -> Result<Description> {
+        let staged = self.disk.part(STAGED_PREFIX);
+        let names = staged.list()?;
+        let mut bytes = source.files.iter().map(SourceFile::piece_bytes).sum();
+        for name in &names {
+            bytes += staged.len_of(name)?;
+        }
+        let pieces = || earlier.good.iter().flat_map(|(_, own)| own.pieces());
+        let named = pieces().map(|piece| piece.hash).collect();
+        let known = pieces().filter_map(|own| Some((own.known?, (own.hash, own.len))));
+        let mut making = Making {
+            objects: Objects::new(&self.disk, named),
+            transfer: Transfer::new(options, bytes),
+            known: known.collect(),
+            files: Vec::new(),
+            bytes_copied: 0,
+            files_copied: 0,
+        };
+        let made = making.add_all(source, names).and_then(|()| {
+            // DURABLE: objects were synced before they got their names, which are durable now
+            // (B1).
+            Ok(self.disk.sync_dir()?)
+        });
+        if let Err(error) = made {
+            making.objects.give_up();
+            return Err(error);
+        }
+        Ok(Description {
+            position: source.position,
+            bytes_copied: making.bytes_copied,
+            files_copied: making.files_copied,
+            files: making.files,
+            ..Description::default()
+        })
+    }
+
+    /// Removes what was being written when a backup ended early.
+    pub(super) fn clear_left(&self) -> Result<()> {
+        for name in self.disk.list()? {
+            if name.starts_with(STAGED_PREFIX) || name.ends_with(TEMPORARY_SUFFIX) {
+                self.disk.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Making<'_> {
+    fn add_all(&mut self, source: &Source, staged: Vec<String>) -> Result<()> {
+        for file in &source.files {
+            self.add(file)?;
+        }
+        staged
+            .into_iter()
+            .try_for_each(|name| self.add_staged(name))
+    }
+
+    /// Adds a file of the store.
+    fn add(&mut self, file: &SourceFile) -> Result<()> {
+        let (mut pieces, before) = (Vec::new(), self.bytes_copied);
+        for source in &file.pieces {
+            let place = (source.offset, source.len);
+            let hash = match self.find(source.known, source.len)? {
+                Some(hash) => {
+                    self.transfer.passed(source.len)?;
+                    hash
+                }
+                None => {
+                    let from = (source.open)()?;
+                    let (hash, is_new) = match source.len <= STEP_BYTES {
+                        true => self.objects.put_small(&from, place, &mut self.transfer)?,
+                        false => self.objects.put(&from, place, &mut self.transfer)?,
+                    };
+                    self.bytes_copied += if is_new { source.len } else { 0 };
+                    hash
+                }
+            };
+            pieces.push(Piece {
+                offset: source.offset,
+                len: source.len,
+                hash,
+                known: source.known,
+            });
+        }
+        self.files_copied += u64::from(self.bytes_copied > before);
+        self.files.push(File {
+            name: file.name.clone(),
+            len: file.len,
+            pieces,
+        });
+        Ok(())
+    }
+
+    /// Adds a file that the engine wrote for the moment.
+    fn add_staged(&mut self, name: String) -> Result<()> {
+        let staged = format!("{STAGED_PREFIX}{name}");
+        let (hash, len, is_new) = self.objects.put_staged(&staged, &mut self.transfer)?;
+        self.bytes_copied += if is_new { len } else { 0 };
+        self.files_copied += u64::from(is_new);
+        let piece = Piece {
+            offset: 0,
+            len,
+            hash,
+            known: None,
+        };
+        self.files.push(File {
+            name,
+            len,
+            pieces: vec![piece],
+        });
+        Ok(())
+    }
+
+    /// The object of a piece that need not be read.
+    fn find(&self, known: Option<Known>, len: u64) -> Result<Option<Hash>> {
+        let found = known.and_then(|known| self.known.get(&known));
+        match found.filter(|(_, known_len)| *known_len == len) {
+            Some((hash, _)) if self.objects.holds(hash, len)? => Ok(Some(*hash)),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl SourceFile {
+    fn piece_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len).sum()
+    }
+}

@@ -1,0 +1,318 @@
+//! What is in the files of a repository, byte by byte.
+//!
+//! # Root, `BACKUPS`
+//! A root file (`engine/root_file.rs`) with magic `GABIONBR`, and nothing behind its head.
+//!
+//! # Description, `<id>.backup`
+//! Of the same form, with magic `GABIONBK`; behind the head, as variable-length integers and byte
+//! strings (`log/codec.rs`) unless something else is said:
+//!
+//! | field | meaning |
+//! |---|---|
+//! | id | number of the backup, as in its name |
+//! | engine | name of the engine |
+//! | store | directory of the store |
+//! | created | milliseconds since 1970 |
+//! | position | sequence number of the last write |
+//! | bytes copied, files copied | what was new to the repository |
+//! | count of files | then, for each of them: |
+//! | name, length | of the file |
+//! | count of pieces | then, for each of them, in the order in which they lie in the file: |
+//! | gap | bytes of zeros in front of the piece that no object holds |
+//! | length | of the piece |
+//! | hash | 32 bytes: BLAKE3 of the piece, the name of its object |
+//! | known | 1 byte, 0 or 1; if 1, 16 bytes by which the piece is known unread |
+//!
+//! What the pieces leave of the file's length reads as zeros, too.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use gabion_media::{Disk, Purpose};
+
+use super::objects::{HASH_BYTES, Hash};
+use super::source::{KNOWN_BYTES, Known};
+use crate::engine::is_file_of_store;
+use crate::engine::root_file::{Decoded, RootFile};
+use crate::log::Malformed;
+use crate::log::codec::{Reader, put_bytes, put_varint};
+use crate::names::parse_number;
+use crate::{Engine, Error, Result};
+
+/// Name of the file by which a repository is known.
+pub(super) const ROOT_NAME: &str = "BACKUPS";
+
+// The table says so.
+const _: () = assert!(HASH_BYTES == 32 && KNOWN_BYTES == 16);
+
+/// The root of a repository.
+pub(super) const ROOT: RootFile = RootFile {
+    name: ROOT_NAME,
+    magic: *b"GABIONBR",
+    format: 1,
+};
+
+/// The frame of a description; its name is that of the backup.
+const DESCRIPTION: RootFile = RootFile {
+    name: "",
+    magic: *b"GABIONBK",
+    format: 1,
+};
+
+const BACKUP_SUFFIX: &str = ".backup";
+
+/// Name of the description of a backup.
+pub(super) fn backup_name(id: u64) -> String {
+    format!("{id:016x}{BACKUP_SUFFIX}")
+}
+
+/// The number in such a name.
+pub(super) fn parse_backup_name(name: &str) -> Option<u64> {
+    parse_number(name.strip_suffix(BACKUP_SUFFIX)?)
+}
+
+/// What a backup is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Description {
+    pub(super) engine: Engine,
+    pub(super) store: String,
+    pub(super) created_ms: u64,
+    pub(super) position: u64,
+    pub(super) bytes_copied: u64,
+    pub(super) files_copied: u64,
+    pub(super) files: Vec<File>,
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) len: u64,
+    /// In the order of their offsets; what lies between them is zero.
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// A part of a file that an object holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) hash: Hash,
+    pub(super) known: Option<Known>,
+}
+
+impl Description {
+    /// Bytes of all pieces: what a restore reads.
+    pub(super) fn bytes(&self) -> u64 {
+        self.pieces().map(|piece| piece.len).sum()
+    }
+
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.files.iter().flat_map(|file| &file.pieces)
+    }
+
+    /// Reads the description of a backup.
+    pub(super) fn read(disk: &Disk, id: u64) -> Result<Description> {
+        let name = backup_name(id);
+        let bytes = disk.read_all(&name)?;
+        decode(&bytes, id).map_err(|error| match error {
+            Decoded::Malformed(malformed) => malformed.in_file(disk.path_of(&name), 0),
+            Decoded::Newer(found) => Error::NewerFormat {
+                file: disk.path_of(&name),
+                found,
+                supported: DESCRIPTION.format,
+            },
+        })
+    }
+
+    /// Writes the description, whose objects are all durable.
+    ///
+    /// DURABLE: when it returns, there is a backup of that number.
+    pub(super) fn write(&self, disk: &Disk, id: u64) -> Result<()> {
+        Ok(disk.replace(&backup_name(id), &encode(self, id), Purpose::Metadata)?)
+    }
+}
+
+fn encode(description: &Description, id: u64) -> Vec<u8> {
+    DESCRIPTION.encode(|out| {
+        put_varint(out, id);
+        put_bytes(out, description.engine.name().as_bytes());
+        put_bytes(out, description.store.as_bytes());
+        put_varint(out, description.created_ms);
+        put_varint(out, description.position);
+        put_varint(out, description.bytes_copied);
+        put_varint(out, description.files_copied);
+        put_varint(out, description.files.len() as u64);
+        for file in &description.files {
+            put_bytes(out, file.name.as_bytes());
+            put_varint(out, file.len);
+            put_varint(out, file.pieces.len() as u64);
+            let mut end = 0;
+            for piece in &file.pieces {
+                put_varint(out, piece.offset - end);
+                put_varint(out, piece.len);
+                out.extend(piece.hash.0);
+                out.push(u8::from(piece.known.is_some()));
+                out.extend(piece.known.iter().flat_map(|known| known.0));
+                end = piece.offset + piece.len;
+            }
+        }
+    })
+}
+
+fn decode(bytes: &[u8], id: u64) -> Result<Description, Decoded> {
+    DESCRIPTION.decode(bytes, |reader| {
+        if reader.varint()? != id {
+            return Err(reader.malformed("the description is that of another backup"));
+        }
+        let engine = text(reader)?;
+        let engine = engine.parse().map_err(|_: String| {
+            reader.malformed("the description names an engine that this program does not know")
+        })?;
+        let store = text(reader)?.to_owned();
+        let created_ms = reader.varint()?;
+        let position = reader.varint()?;
+        let bytes_copied = reader.varint()?;
+        let files_copied = reader.varint()?;
+        let mut files = Vec::new();
+        let mut bytes: u64 = 0;
+        for _ in 0..reader.varint()? {
+            let file = decode_file(reader)?;
+            bytes = bytes
+                .checked_add(file.len)
+                .ok_or_else(|| reader.malformed("the files are longer than files can be"))?;
+            files.push(file);
+        }
+        Ok(Description {
+            engine,
+            store,
+            created_ms,
+            position,
+            bytes_copied,
+            files_copied,
+            files,
+        })
+    })
+}
+
+fn decode_file(reader: &mut Reader<'_>) -> Result<File, Malformed> {
+    let name = text(reader)?.to_owned();
+    if !is_file_of_store(&name) {
+        return Err(reader.malformed("a file has a name that no file of a store has"));
+    }
+    let len = reader.varint()?;
+    let mut pieces = Vec::new();
+    let mut end: u64 = 0;
+    for _ in 0..reader.varint()? {
+        let (gap, piece_len) = (reader.varint()?, reader.varint()?);
+        let offset = end.checked_add(gap);
+        let behind = offset.and_then(|offset| offset.checked_add(piece_len));
+        let (Some(offset), Some(behind)) = (offset, behind.filter(|behind| *behind <= len)) else {
+            return Err(reader.malformed("a piece reaches past the end of its file"));
+        };
+        pieces.push(Piece {
+            offset,
+            len: piece_len,
+            hash: Hash(array::<HASH_BYTES>(reader)?),
+            known: match reader.u8()? {
+                0 => None,
+                1 => Some(Known(array::<KNOWN_BYTES>(reader)?)),
+                _ => return Err(reader.malformed("a mark is neither there nor not there")),
+            },
+        });
+        end = behind;
+    }
+    Ok(File { name, len, pieces })
+}
+
+fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    let bytes = reader.bytes()?;
+    std::str::from_utf8(bytes).map_err(|_| reader.malformed("a name is not UTF-8"))
+}
+
+fn array<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], Malformed> {
+    let bytes = reader.take(N)?;
+    let array = bytes.first_chunk::<N>();
+    array
+        .copied()
+        .ok_or_else(|| reader.malformed("a field reaches past the end of its record"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::root_file::assert_refuses_all_else;
+    use crate::names::{CURRENT, table_name};
+
+    fn description() -> Description {
+        let piece = |offset, len, byte, known| Piece {
+            offset,
+            len,
+            hash: Hash([byte; HASH_BYTES]),
+            known,
+        };
+        Description {
+            engine: Engine::Wip,
+            store: "/data/stones".to_owned(),
+            created_ms: 1_700_000_000_000,
+            position: 300,
+            bytes_copied: 17,
+            files_copied: 1,
+            files: vec![
+                File {
+                    name: CURRENT.to_owned(),
+                    len: 0,
+                    pieces: Vec::new(),
+                },
+                File {
+                    name: table_name(7),
+                    len: 40,
+                    pieces: vec![
+                        piece(4, 10, 0xab, None),
+                        piece(14, 20, 0xcd, Some(Known([0xef; KNOWN_BYTES]))),
+                    ],
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn a_description_has_these_bytes() {
+        let bytes = encode(&description(), 2);
+        assert_eq!(&bytes[..12], b"GABIONBK\x01\0\0\0");
+        let mut golden = b"\x02\x03wip\x0c/data/stones".to_vec();
+        golden.extend([0x80, 0xd0, 0x95, 0xff, 0xbc, 0x31, 0xac, 0x02, 17, 1, 2]);
+        golden.extend(b"\x07CURRENT\0\0");
+        golden.extend(b"\x140000000000000007.tbl\x28\x02");
+        golden.extend([4, 10]);
+        golden.extend([0xab; 32]);
+        golden.extend([0, 0, 20]);
+        golden.extend([0xcd; 32]);
+        golden.push(1);
+        golden.extend([0xef; 16]);
+        assert_eq!(&bytes[16..], golden);
+        assert_eq!(decode(&bytes, 2), Ok(description()));
+        assert_refuses_all_else(&bytes, |bytes| decode(bytes, 2));
+        assert!(decode(&bytes, 3).is_err());
+    }
+
+    #[test]
+    fn what_no_store_can_be_made_of_is_refused() {
+        let refused = |change: fn(&mut File)| {
+            let mut description = description();
+            change(&mut description.files[1]);
+            decode(&encode(&description, 1), 1).unwrap_err()
+        };
+        for error in [
+            refused(|file| file.name = "../CURRENT".to_owned()),
+            refused(|file| file.name = "notes".to_owned()),
+            refused(|file| file.len = 33),
+        ] {
+            assert!(matches!(error, Decoded::Malformed(_)), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_backups_come_back() {
+        assert_eq!(parse_backup_name(&backup_name(0x2a)), Some(0x2a));
+        assert_eq!(parse_backup_name("2a.backup"), None);
+    }
+}

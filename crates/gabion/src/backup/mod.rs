@@ -1,0 +1,299 @@
+//! Backups: the moments of stores, kept in a repository that holds what they have in common once.
+//!
+//! # Idea
+//! A backup is a list of files, and a file a list of pieces. Each piece is an object of the
+//! repository, named by the hash of its bytes, so pieces with the same bytes are one object,
+//! whatever backup or store they are of. What an engine never changes has marks by which it is
+//! known unread ([`source::Known`]): a later backup neither reads nor writes it. The rest of a
+//! moment is small, and what of it is as before is found by its hash.
+//!
+//! # Layout
+//! A repository is one directory:
+//!
+//! | file | what |
+//! |---|---|
+//! | `BACKUPS` | the root, by which a repository is known |
+//! | `LOCK` | held while a backup is made or pruned, shared while objects are read |
+//! | `<id>.backup` | the description of a backup; 16 hexadecimal digits |
+//! | `<hash>.object` | an object; 64 hexadecimal digits |
+//! | `*.tmp`, `new-*` | what is being written |
+//!
+//! `layout` has the bytes of root and descriptions.
+//!
+//! # Invariants
+//! - B1. An object is durable, with its name, before a description that names it is written. A
+//!   description is whole or absent.
+//! - B2. No description is there, nor comes back after a crash, that names an object which a prune
+//!   has removed: descriptions go first, durably.
+//! - B3. An object that a description names stands in for its bytes, as long as it has their
+//!   length; one that none names is of no use.
+//! - B4. Nothing is removed while a description cannot be read: it may name anything.
+//!
+//! # Durability and recovery
+//! A backup is there, durably, when its description has its name. An error takes back what was
+//! written for it. What a crash leaves, objects that no description names and remains of what was
+//! being written, the next backup or prune removes.
+//!
+//! # Rooms
+//! | file | journey |
+//! |---|---|
+//! | `source` | a moment of a store, as its engine gives it |
+//! | `create`, `restore`, `verify`, `prune` | the four things that are done with a repository |
+//! | `objects` | bytes become objects, and objects bytes |
+//! | `layout` | root and descriptions on the medium |
+//! | `transfer` | progress, the limit on the rate, and the end on demand |
+
+mod create;
+mod layout;
+mod objects;
+mod prune;
+mod restore;
+pub(crate) mod source;
+mod transfer;
+mod verify;
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
+
+use self::layout::{Description, ROOT, ROOT_NAME, backup_name, parse_backup_name};
+use crate::names::LOCK;
+use crate::{Clock, Engine, Error, Problem, Result};
+
+pub use self::prune::{Keep, PruneReport};
+pub use self::transfer::{BackupOptions, BackupProgress};
+pub use self::verify::VerifyReport;
+
+/// A directory of backups, of one store or several. It may lie on another file system than they.
+///
+/// Each operation takes the repository's lock while it runs: [`Error::is_locked`] if another one
+/// has it. [`BackupRepository::list`] needs none.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = |name: &str| dir.path().join(name);
+/// use gabion::{BackupOptions, BackupRepository, Db};
+///
+/// let db = Db::open(path("store"))?;
+/// db.put("basket", "stones")?;
+/// let repository = BackupRepository::create_or_open(path("backups"))?;
+/// let backup = db.backup(&repository, BackupOptions::default())?;
+/// db.put("basket", "sand")?;
+///
+/// repository.restore(backup.id, path("restored"), BackupOptions::default())?;
+/// let restored = Db::open(path("restored"))?;
+/// assert_eq!(restored.get("basket")?.as_deref(), Some(&b"stones"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct BackupRepository {
+    disk: Disk,
+    clock: Clock,
+}
+
+/// A backup.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupInfo {
+    /// Its number in the repository; later ones have higher numbers.
+    pub id: u64,
+    /// When it was begun: time since 1970.
+    pub created: Duration,
+    /// The directory in which the store was.
+    pub store: String,
+    /// The name of the store's engine.
+    pub engine: &'static str,
+    /// The sequence number of the last write that is in it. All before are, too.
+    pub position: u64,
+    /// Bytes that are in its files, without stretches in which nothing is.
+    pub bytes: u64,
+    /// Bytes that were new to the repository, and written for it.
+    pub bytes_copied: u64,
+    /// Its files.
+    pub files: u64,
+    /// Files with something new to the repository.
+    pub files_copied: u64,
+}
+
+/// The backups of a repository.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default)]
+pub struct BackupList {
+    /// Those that can be read, oldest first.
+    pub backups: Vec<BackupInfo>,
+    /// Descriptions that cannot.
+    pub problems: Vec<Problem>,
+}
+
+/// What the descriptions of a repository say.
+#[derive(Default)]
+struct Descriptions {
+    good: Vec<(u64, Description)>,
+    bad: Vec<(u64, Error)>,
+}
+
+impl BackupRepository {
+    /// Opens the repository in the directory `path`; makes it, with missing parents, if the
+    /// directory is missing or empty.
+    ///
+    /// # Errors
+    /// [`Error::NotARepository`] for a directory of other things; [`Error::NewerFormat`];
+    /// [`Error::Media`].
+    pub fn create_or_open(path: impl AsRef<Path>) -> Result<BackupRepository> {
+        let path = path.as_ref();
+        let disk = match path.is_dir() {
+            true => Disk::system(path)?,
+            false => Disk::create_system(path)?,
+        };
+        BackupRepository::create_or_open_on(disk)
+    }
+
+    /// Opens the repository in the directory `path`, to which nothing need be written for all but
+    /// backups and prunes.
+    ///
+    /// # Errors
+    /// As [`BackupRepository::create_or_open`]; [`Error::NotARepository`] where there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<BackupRepository> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            return Err(Error::NotARepository {
+                path: path.to_owned(),
+                why: "the directory does not exist".to_owned(),
+            });
+        }
+        BackupRepository::open_on(Disk::system(path)?)
+    }
+
+    /// As [`BackupRepository::create_or_open`], on a disk of any kind.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    pub fn create_or_open_on(disk: Disk) -> Result<BackupRepository> {
+        let is_new = |disk: &Disk| -> Result<bool> {
+            let temporary = format!("{ROOT_NAME}{TEMPORARY_SUFFIX}");
+            let ours = |name: &String| *name == LOCK || *name == temporary;
+            Ok(disk.list()?.iter().all(ours))
+        };
+        if is_new(&disk)? {
+            let _lock = disk.lock(LOCK)?;
+            // Whoever had the lock before may have made it.
+            if is_new(&disk)? {
+                // DURABLE: from here on there is a repository, without backups.
+                disk.replace(ROOT_NAME, &ROOT.encode(|_| {}), Purpose::Metadata)?;
+            }
+        }
+        BackupRepository::open_on(disk)
+    }
+
+    /// As [`BackupRepository::open`], on a disk of any kind.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    pub fn open_on(disk: Disk) -> Result<BackupRepository> {
+        if !disk.exists(ROOT_NAME)? {
+            return Err(Error::NotARepository {
+                path: disk.path().to_owned(),
+                why: match disk.list()?.first() {
+                    Some(name) => format!("it has no file {ROOT_NAME}, and others such as {name}"),
+                    None => "it is empty".to_owned(),
+                },
+            });
+        }
+        ROOT.read(&disk, |bytes| ROOT.decode(bytes, |_| Ok(())))?;
+        Ok(BackupRepository {
+            disk,
+            clock: Clock::system(),
+        })
+    }
+
+    /// The same, with another clock than the system's.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> BackupRepository {
+        BackupRepository { clock, ..self }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        self.disk.path()
+    }
+
+    /// The backups. Reads their descriptions only.
+    ///
+    /// # Errors
+    /// [`Error::Media`].
+    pub fn list(&self) -> Result<BackupList> {
+        let Descriptions { good, bad } = self.descriptions()?;
+        let problem = |(id, error): &(u64, Error)| {
+            let file = self.disk.path_of(&backup_name(*id));
+            Problem::of(error, &file)
+        };
+        Ok(BackupList {
+            backups: good.iter().map(|(id, own)| own.info(*id)).collect(),
+            problems: bad.iter().map(problem).collect(),
+        })
+    }
+
+    /// The numbers of all backups, in ascending order.
+    fn ids(&self) -> Result<Vec<u64>> {
+        let names = self.disk.list()?;
+        Ok(names
+            .iter()
+            .filter_map(|own| parse_backup_name(own))
+            .collect())
+    }
+
+    fn description(&self, id: u64) -> Result<Description> {
+        match Description::read(&self.disk, id) {
+            Err(Error::Media(error)) if error.is_not_found() => Err(Error::NoSuchBackup {
+                id,
+                existing: self.ids()?.iter().fold(String::new(), |mut all, id| {
+                    let comma = if all.is_empty() { "" } else { ", " };
+                    let _ = write!(all, "{comma}{id}");
+                    all
+                }),
+            }),
+            read => read,
+        }
+    }
+
+    /// Reads all descriptions, oldest first. One that goes meanwhile was pruned.
+    fn descriptions(&self) -> Result<Descriptions> {
+        let mut all = Descriptions::default();
+        for id in self.ids()? {
+            match Description::read(&self.disk, id) {
+                Ok(description) => all.good.push((id, description)),
+                Err(Error::Media(error)) if error.is_not_found() => {}
+                Err(error @ Error::Media(_)) => return Err(error),
+                Err(error) => all.bad.push((id, error)),
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Description {
+    fn info(&self, id: u64) -> BackupInfo {
+        BackupInfo {
+            id,
+            created: Duration::from_millis(self.created_ms),
+            store: self.store.clone(),
+            engine: self.engine.name(),
+            position: self.position,
+            bytes: self.bytes(),
+            bytes_copied: self.bytes_copied,
+            files: self.files.len() as u64,
+            files_copied: self.files_copied,
+        }
+    }
+}
+
+/// What is being backed up.
+pub(crate) struct Origin<'o> {
+    pub(crate) engine: Engine,
+    pub(crate) path: &'o Path,
+}

@@ -1,0 +1,163 @@
+//! Old backups go, and what only they were made of.
+//!
+//! Descriptions first, durably, then objects (B2). A crash in between leaves objects that nobody
+//! names, which the next prune or backup removes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::BackupRepository;
+use super::layout::{Description, backup_name};
+use super::objects::{is_object, object_name};
+use crate::Result;
+use crate::names::LOCK;
+
+/// Which backups of each store stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// So many of the newest stay. The newest one stays always.
+    pub newest: u64,
+    /// Those stay that are not older.
+    pub younger_than: Option<Duration>,
+}
+
+/// What a prune removed.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PruneReport {
+    /// The backups that are gone, oldest first.
+    pub removed: Vec<u64>,
+    /// Objects that are gone.
+    pub objects: u64,
+    /// Bytes that they had.
+    pub bytes: u64,
+}
+
+impl Keep {
+    /// Keeps the newest ones of each store.
+    pub fn newest(count: u64) -> Keep {
+        Keep {
+            newest: count,
+            younger_than: None,
+        }
+    }
+}
+
+impl BackupRepository {
+    /// Removes the backups that need not stay, and the objects that no other backup has. The others
+    /// can be restored whatever interrupts it.
+    ///
+    /// The directory that a store was in tells the stores apart.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`](crate::Error::Corruption) and
+    /// [`Error::NewerFormat`](crate::Error::NewerFormat) of a description that cannot be read:
+    /// nothing is removed then, as nobody knows what it needs. Remove its file to give that backup
+    /// up. [`Error::Media`](crate::Error::Media).
+    pub fn prune(&self, keep: Keep) -> Result<PruneReport> {
+        let _lock = self.disk.lock(LOCK)?;
+        self.clear_left()?;
+        let mut all = self.descriptions()?;
+        if let Some((_, error)) = all.bad.pop() {
+            return Err(error);
+        }
+        let gone = gone(&all.good, keep, self.clock.unix_time());
+        for id in &gone {
+            self.disk.remove(&backup_name(*id))?;
+        }
+        // DURABLE: the descriptions are gone before the first object is (B2).
+        self.disk.sync_dir()?;
+        let left = all.good.iter().filter(|(id, _)| !gone.contains(id));
+        let (objects, bytes) = self.remove_unnamed(left.map(|(_, own)| own))?;
+        self.disk.sync_dir()?;
+        Ok(PruneReport {
+            removed: gone,
+            objects,
+            bytes,
+        })
+    }
+
+    /// Removes the objects that none of these descriptions, all that there are, names; returns how
+    /// many these were, and their bytes.
+    pub(super) fn remove_unnamed<'d>(
+        &self,
+        descriptions: impl Iterator<Item = &'d Description>,
+    ) -> Result<(u64, u64)> {
+        let pieces = descriptions.flat_map(Description::pieces);
+        let named: HashSet<String> = pieces.map(|piece| object_name(&piece.hash)).collect();
+        let (mut objects, mut bytes) = (0, 0);
+        for name in self.disk.list()? {
+            if is_object(&name) && !named.contains(&name) {
+                bytes += self.disk.len_of(&name)?;
+                self.disk.remove(&name)?;
+                objects += 1;
+            }
+        }
+        Ok((objects, bytes))
+    }
+}
+
+/// The backups that need not stay, of all, which are in the order of their numbers.
+fn gone(all: &[(u64, Description)], keep: Keep, now: Duration) -> Vec<u64> {
+    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let mut newer: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut gone = Vec::new();
+    for (id, own) in all.iter().rev() {
+        let rank = newer.entry(&own.store).or_default();
+        let age = Duration::from_millis(now.saturating_sub(own.created_ms));
+        let is_young = keep.younger_than.is_some_and(|limit| age <= limit);
+        if *rank >= keep.newest.max(1) && !is_young {
+            gone.push(*id);
+        }
+        *rank += 1;
+    }
+    gone.reverse();
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+
+    #[test]
+    fn each_store_keeps_its_newest_ones_and_those_that_are_young() {
+        let backup = |id: u64, store: &str| {
+            let description = Description {
+                engine: Engine::Wip,
+                store: store.to_owned(),
+                created_ms: id * 1000,
+                position: 0,
+                bytes_copied: 0,
+                files_copied: 0,
+                files: Vec::new(),
+            };
+            (id, description)
+        };
+        let all = [
+            backup(1, "one"),
+            backup(2, "other"),
+            backup(3, "one"),
+            backup(4, "one"),
+        ];
+        let now = Duration::from_secs(5);
+        let gone = |newest, younger_than: Option<u64>| {
+            let younger_than = younger_than.map(Duration::from_secs);
+            let keep = Keep {
+                newest,
+                younger_than,
+            };
+            super::gone(&all, keep, now)
+        };
+        assert_eq!(gone(1, None), [1, 3]);
+        assert_eq!(gone(2, None), [1]);
+        assert_eq!(gone(3, None), [0; 0]);
+        // Whatever is asked for, there is one left of each.
+        assert_eq!(gone(0, None), [1, 3]);
+        assert_eq!(gone(0, Some(0)), [1, 3]);
+        assert_eq!(gone(0, Some(2)), [1]);
+        assert_eq!(gone(2, Some(4)), [0; 0]);
+    }
+}
