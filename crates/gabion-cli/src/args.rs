@@ -2,6 +2,7 @@
 
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
+pub(crate) mod changes;
 pub(crate) mod keyspace;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Merge(MergeArguments),
     Del(DelArguments),
     Scan(ScanArguments),
+    Changes(changes::ChangesArguments),
     Dump(DumpArguments),
     Stats(StatsArguments),
     Check(CheckArguments),

@@ -46,7 +46,7 @@ impl WordIndex {
                     Action::Delete { key } => self.index(key, b"")?,
                     Action::DeleteRange { from, to } => {
                         let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                        for pair in self.indexed.range((Bound::Included(&**from), end)) {
+                        for pair in self.indexed.range::<&[u8]>((Bound::Included(&**from), end)) {
                             self.index(&pair?.0, b"")?;
                         }
                     }

@@ -17,7 +17,7 @@ use crate::opened::Opened;
 use crate::operands::Operands;
 use crate::position::Position;
 use crate::types::Kind;
-use crate::{Db, Result, Slice};
+use crate::{Db, Result, Slice, Snapshot};
 
 /// How changes are read.
 ///
@@ -168,8 +168,8 @@ impl Changes {
         self.feed.position()
     }
 
-    /// The next change, which is waited for up to `time`; `None` if there is none by then. Who waits
-    /// looks for it at most 5 ms after it was made.
+    /// The next change, which is waited for up to `time`; `None` if there is none by then. Who
+    /// waits looks for it at most 5 ms after it was made.
     ///
     /// # Errors
     /// As [`Db::changes`].
@@ -303,6 +303,18 @@ impl MergeBase {
     }
 }
 
+impl Position {
+    /// This position, but not before what a snapshot has, which was taken after it: so who has read
+    /// the snapshot reads on here, and finds each change once.
+    #[must_use]
+    pub fn after(self, snapshot: &Snapshot) -> Position {
+        Position {
+            number: self.number.max(snapshot.number()),
+            ..self
+        }
+    }
+}
+
 /// Someone who follows the changes of a store under a name: the store remembers up to where, and
 /// keeps the changes from there on.
 ///
@@ -331,7 +343,8 @@ impl Consumer {
     /// consumer was made.
     ///
     /// # Errors
-    /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer) if it was dropped; [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer) if it was dropped;
+    /// [`Error::Closed`](crate::Error::Closed).
     pub fn position(&self) -> Result<Position> {
         self.store.engine.consumer_position(&self.name)
     }
@@ -360,8 +373,9 @@ impl Consumer {
     /// where it is not durable so far; so acknowledge after many changes, not after each.
     ///
     /// # Errors
-    /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer) if it was dropped; [`Error::ChangesGone`](crate::Error::ChangesGone) for a position that the
-    /// store has not come to; those of writes.
+    /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer) if it was dropped;
+    /// [`Error::ChangesGone`](crate::Error::ChangesGone) for a position that the store has not come
+    /// to; those of writes.
     pub fn acknowledge(&self, position: Position) -> Result<()> {
         self.store.engine.acknowledge(&self.name, position)
     }
@@ -405,9 +419,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without [changes](crate::Capabilities::changes). Of the
-    /// items: [`Error::ChangesGone`](crate::Error::ChangesGone) if the log has not what follows the position;
-    /// [`Error::ChangesUnlogged`](crate::Error::ChangesUnlogged); [`Error::Corruption`](crate::Error::Corruption); [`Error::Media`](crate::Error::Media); [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without
+    /// [changes](crate::Capabilities::changes). Of the items:
+    /// [`Error::ChangesGone`](crate::Error::ChangesGone) if the log has not what follows the
+    /// position; [`Error::ChangesUnlogged`](crate::Error::ChangesUnlogged);
+    /// [`Error::Corruption`](crate::Error::Corruption); [`Error::Media`](crate::Error::Media);
+    /// [`Error::Closed`](crate::Error::Closed).
     pub fn changes(&self, since: Position) -> Result<Changes> {
         self.changes_with(since, &ChangesOptions::default())
     }
@@ -442,8 +459,9 @@ impl Db {
     /// up to [`Options::changes_bytes_max`](crate::Options::changes_bytes_max).
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without [changes](crate::Capabilities::changes);
-    /// [`Error::Limit`](crate::Error::Limit) for a name that is empty or longer than 255 bytes; those of writes.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without
+    /// [changes](crate::Capabilities::changes); [`Error::Limit`](crate::Error::Limit) for a name
+    /// that is empty or longer than 255 bytes; those of writes.
     pub fn consumer(&self, name: &str) -> Result<Consumer> {
         self.handle().consumer(name)?;
         Ok(Consumer {
@@ -455,8 +473,8 @@ impl Db {
     /// All consumers, in the order of their names.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without [changes](crate::Capabilities::changes);
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without
+    /// [changes](crate::Capabilities::changes); [`Error::Closed`](crate::Error::Closed).
     pub fn consumers(&self) -> Result<Vec<ConsumerInfo>> {
         let states = self.handle().consumer_states()?;
         let info = |state: crate::engine::ConsumerState| ConsumerInfo {
@@ -471,7 +489,8 @@ impl Db {
     /// Forgets a consumer, durably, and lets go of what was kept for it alone.
     ///
     /// # Errors
-    /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer); [`Error::Unsupported`](crate::Error::Unsupported) of engines without
+    /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer);
+    /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without
     /// [changes](crate::Capabilities::changes); those of writes.
     pub fn drop_consumer(&self, name: &str) -> Result<()> {
         self.handle().drop_consumer(name)

@@ -262,8 +262,8 @@ pub enum Error {
     /// were ingested, and the process ended or had no room before the log knew.
     #[error(
         "the changes with the numbers {first} to {last} are in no log, as keyspaces were dropped \
-         or pairs ingested without room to tell it: read the store anew, or go on from the position \
-         {behind}"
+         or pairs ingested without room to tell it: read the store anew, or go on from the \
+         position {behind}"
     )]
     ChangesUnlogged {
         /// The first number that is missing.

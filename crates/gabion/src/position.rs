@@ -54,16 +54,6 @@ impl Position {
         let (log, number) = (both as u64, (both >> 64) as u64);
         Position { log, number }
     }
-
-    /// This position, but not before what a snapshot has, which was taken after it: so who has read
-    /// the snapshot reads on here, and finds each change once.
-    #[must_use]
-    pub fn after(self, snapshot: &crate::Snapshot) -> Position {
-        Position {
-            number: self.number.max(snapshot.number()),
-            ..self
-        }
-    }
 }
 
 impl fmt::Display for Position {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
+pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod book;
+mod changes;
 mod dump;
 mod kill;
 mod lab;

@@ -6,9 +6,9 @@
 //! smallest position on (`log::kept`).
 //!
 //! # Layout
-//! A small file as a root file is ([`RootFile`]), with the magic `GABIONCS` and the name `CONSUMERS`.
-//! It says, of each consumer in the order of the names: the length of the name as a varint, the
-//! name, where the log is read on (8), the number of the last write before (8).
+//! A small file as a root file is ([`RootFile`]), with the magic `GABIONCS` and the name
+//! `CONSUMERS`. It says, of each consumer in the order of the names: the length of the name as a
+//! varint, the name, where the log is read on (8), the number of the last write before (8).
 //!
 //! # Invariants
 //! - N1. The file names no position behind what is durable of the log: no power loss takes writes
@@ -16,8 +16,8 @@
 //! - N2. The log is kept for a position before the file names it, and as long as it does.
 //!
 //! # Durability
-//! An acknowledgment is durable when it returns: the log is synced up to the position, if it is not,
-//! and the file is replaced.
+//! An acknowledgment is durable when it returns: the log is synced up to the position, if it is
+//! not, and the file is replaced.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! What was written, for who follows the store: the log's records as committed writes.
 //!
 //! # Idea
-//! The log has every write in the order of the numbers (`commit`, C1), whole. A feed reads it from a
-//! position on (`log::cursor`) and hands out what is published. Who writes does nothing for it.
+//! The log has every write in the order of the numbers (`commit`, C1), whole. A feed reads it from
+//! a position on (`log::cursor`) and hands out what is published. Who writes does nothing for it.
 //!
-//! What the log tells that nobody has committed is passed over: records that were logged again. What
-//! is published and in no record, numbers of drops and ingests whose event found no room or no
+//! What the log tells that nobody has committed is passed over: records that were logged again.
+//! What is published and in no record, numbers of drops and ingests whose event found no room or no
 //! time, leaves a gap in the numbers, which is told as an error and never passed over.
 //!
 //! # Invariants

@@ -292,7 +292,7 @@ impl Machine {
     /// A consumer that has acknowledged so many changes.
     fn attach(&mut self, name: &str, acknowledged: usize) {
         let consumer = self.db().consumer(name).expect("a consumer");
-        let options = ChangesOptions::default().durable_only(name.len() % 2 == 0);
+        let options = ChangesOptions::default().durable_only(name.len().is_multiple_of(2));
         let changes = consumer.changes_with(&options).expect("changes");
         let follower = Follower {
             positions: vec![(acknowledged, changes.position())],
@@ -389,16 +389,15 @@ impl Follower {
 
     /// Reads at most so many changes.
     fn read_up_to(&mut self, most: usize, all: (&BTreeMap<u32, String>, &[Written])) -> u64 {
-        let mut count = 0;
-        while (count as usize) < most
+        let before = self.read;
+        while self.read - before < most
             && let Some(change) = self.changes.next()
         {
             let change = change.expect("a change");
             assert_same(&change, all, self.read);
             self.read += 1;
             self.positions.push((self.read, change.position));
-            count += 1;
         }
-        count
+        (self.read - before) as u64
     }
 }

@@ -70,9 +70,9 @@ fn a_power_cut_takes_nothing_that_was_acknowledged_and_tells_nothing_twice() {
                 let left = written.partition_point(|written| written.number <= visible);
                 let found = db.consumers().unwrap();
                 for own in &acknowledged {
-                    let own = acknowledged.iter().filter(|other| other.name == own.name);
-                    let begun = own.clone().filter(|own| own.ops.0 <= at).last();
-                    let ended = own.filter(|own| own.ops.1 <= at).last();
+                    let mut own = acknowledged.iter().filter(|other| other.name == own.name);
+                    let begun = own.clone().rfind(|own| own.ops.0 <= at);
+                    let ended = own.rfind(|own| own.ops.1 <= at);
                     if let (Some(begun), Some(ended)) = (begun, ended)
                         && begun.changes.is_some()
                         && ended.changes.is_some()
@@ -86,9 +86,9 @@ fn a_power_cut_takes_nothing_that_was_acknowledged_and_tells_nothing_twice() {
                 let mut pending = 0;
                 for info in &found {
                     let own = acknowledged.iter().filter(|own| own.name == info.name);
-                    let begun = own.clone().filter(|own| own.ops.0 <= at);
-                    let ended = own.filter(|own| own.ops.1 <= at);
-                    let standing = [begun.last(), ended.last()];
+                    let mut begun = own.clone().filter(|own| own.ops.0 <= at);
+                    let mut ended = own.filter(|own| own.ops.1 <= at);
+                    let standing = [begun.next_back(), ended.next_back()];
                     let standing: Vec<_> = standing.into_iter().flatten().collect();
                     let from = standing.iter().filter_map(|own| own.changes);
                     let from = from.clone().find(|from| {
@@ -448,6 +448,7 @@ fn a_reader_follows_threads_that_write() {
                     let Action::Put { key, .. } = &change.operations[0].action else {
                         panic!("{change:?}");
                     };
+                    assert!(db.contains(key).unwrap(), "readers see what is told");
                     let (thread, own) = key.split_first_chunk::<8>().unwrap();
                     let thread = usize::try_from(u64::from_le_bytes(*thread)).unwrap();
                     let own = u64::from_le_bytes(own.try_into().unwrap());
