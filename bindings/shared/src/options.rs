@@ -52,6 +52,7 @@ const STORE: &[Setting<Options>] = settings! { Options:
     memory_bytes_max = memory_bytes_max, bytes;
     background_threads = background_threads, number;
     log_bytes_max = log_bytes_max, bytes;
+    changes_bytes_max = changes_bytes_max, bytes;
     compression = compression, word;
     table_reads = table_reads, word;
     space_amplification_max = space_amplification_max, number;

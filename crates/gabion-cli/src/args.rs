@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
+pub(crate) mod changes;
 pub(crate) mod keyspace;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Merge(MergeArguments),
     Del(DelArguments),
     Scan(ScanArguments),
+    Changes(changes::ChangesArguments),
     Dump(DumpArguments),
     Stats(StatsArguments),
     Check(CheckArguments),

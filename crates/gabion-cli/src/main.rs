@@ -50,6 +50,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Merge(arguments) => commands::point::merge(arguments)?,
         Command::Del(arguments) => commands::point::del(arguments)?,
         Command::Scan(arguments) => commands::scan::run(arguments, &mut output)?,
+        Command::Changes(arguments) => commands::changes::run(arguments, &mut output)?,
         Command::Dump(arguments) => commands::dump::run(arguments, &mut output)?,
         Command::Stats(arguments) => commands::stats::run(arguments, &mut output)?,
         Command::Check(arguments) => commands::check::run(arguments, &mut output)?,

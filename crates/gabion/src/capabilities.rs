@@ -80,6 +80,7 @@ impl Engine {
                 repair: true,
                 keyspace_options: true,
                 drop_keyspace: true,
+                changes: true,
                 mapped: false,
                 key_bytes_max: limits::KEY_BYTES_MAX,
                 value_bytes_max: limits::VALUE_BYTES_MAX,
@@ -96,6 +97,7 @@ impl Engine {
                 repair: false,
                 keyspace_options: false,
                 drop_keyspace: false,
+                changes: false,
                 mapped: true,
                 key_bytes_max: limits::KEY_BYTES_MAX,
                 value_bytes_max: match self {
@@ -178,6 +180,8 @@ pub struct Capabilities {
     pub keyspace_options: bool,
     /// Keyspaces can be dropped: [`Db::drop_keyspace`](crate::Db::drop_keyspace).
     pub drop_keyspace: bool,
+    /// What is written can be followed: [`Db::changes`](crate::Db::changes).
+    pub changes: bool,
     /// The store is one mapped file, which must lie in a directory of the system:
     /// [`MappedOptions`](crate::MappedOptions) are for it.
     pub mapped: bool,

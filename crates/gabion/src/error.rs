@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::position::Position;
+
 /// Result of the store's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -281,6 +283,40 @@ pub enum Error {
     /// The listener of a backup, a restore or a verification ended it.
     #[error("it was cancelled before its end")]
     Cancelled,
+
+    /// The log has the changes behind a position no more, or has never had that position: what
+    /// it was read from is gone after a loss of power, or it is of another store.
+    #[error(
+        "the changes from that position on are not in the log any more; the oldest that are there \
+         follow the position {oldest}: read the store anew, and its changes from where it is then"
+    )]
+    ChangesGone {
+        /// Where the changes begin that are there.
+        oldest: Position,
+    },
+
+    /// The store has changed in a way that its log does not tell: a keyspace was dropped, or pairs
+    /// were ingested, and the process ended or had no room before the log knew.
+    #[error(
+        "the changes with the numbers {first} to {last} are in no log, as keyspaces were dropped \
+         or pairs ingested without room to tell it: read the store anew, or go on from the \
+         position {behind}"
+    )]
+    ChangesUnlogged {
+        /// The first number that is missing.
+        first: u64,
+        /// The last number that is missing.
+        last: u64,
+        /// The position behind them.
+        behind: Position,
+    },
+
+    /// There is no consumer of that name, or not any more.
+    #[error("the store has no consumer named {name:?}; Db::consumer makes one")]
+    NoSuchConsumer {
+        /// The name asked for.
+        name: String,
+    },
 
     /// The engine cannot do this at all; see [`crate::Engine::capabilities`].
     #[error("the {engine} engine does not support {operation}")]

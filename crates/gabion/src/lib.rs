@@ -55,6 +55,7 @@ mod batch;
 mod bytes;
 mod cache;
 mod capabilities;
+mod changes;
 mod clock;
 mod compaction_filter;
 mod db;
@@ -79,6 +80,7 @@ mod operands;
 mod options;
 #[cfg(feature = "pm")]
 pub mod pm;
+mod position;
 mod ranges;
 mod sizes;
 #[expect(unsafe_code, reason = "pages are cut into slots, which several share")]
@@ -99,6 +101,9 @@ pub use backup::{
 };
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
+pub use changes::{
+    Action, Change, Changes, ChangesOptions, Consumer, ConsumerInfo, MergeBase, Operation,
+};
 pub use clock::Clock;
 pub use compaction_filter::{CompactionFilter, FilterOfKeyspace, Filtered};
 pub use db::{DEFAULT_KEYSPACE, Db};
@@ -120,6 +125,7 @@ pub use merge::{
 pub use options::{
     Compression, Durability, MappedOptions, MemTableForm, Options, TableReads, Tuning,
 };
+pub use position::Position;
 pub use sizes::MemorySizes;
 pub use slice::Slice;
 pub use snapshot::Snapshot;
@@ -133,6 +139,7 @@ pub use transaction::{Isolation, Savepoint, Transaction, TransactionIter, Transa
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/backups.md")]
+#[doc = include_str!("../../../docs/changes.md")]
 #[doc = include_str!("../../../docs/choosing.md")]
 #[doc = include_str!("../../../docs/durability.md")]
 #[doc = include_str!("../../../docs/engines/scmkv.md")]

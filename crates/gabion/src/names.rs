@@ -10,6 +10,9 @@ pub(crate) const SCMKV_ROOT: &str = "SCMKV";
 /// Name of the file by which a store of SPTree is known.
 pub(crate) const SPTREE_ROOT: &str = "SPTREE";
 
+/// Name of the file with the consumers of a store that keeps a log, if it has any.
+pub(crate) const CONSUMERS: &str = "CONSUMERS";
+
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
@@ -64,9 +67,8 @@ pub(crate) fn parse_number(digits: &str) -> Option<u64> {
 
 /// Whether a file of that name is one of WipDB, beside CURRENT and the lock.
 pub(crate) fn is_file_of_wip(name: &str) -> bool {
-    [parse_table_name, parse_log_name, parse_manifest_name]
-        .iter()
-        .any(|parse| parse(name).is_some())
+    let numbered = [parse_table_name, parse_log_name, parse_manifest_name];
+    name == CONSUMERS || numbered.iter().any(|parse| parse(name).is_some())
 }
 
 #[cfg(test)]

@@ -36,6 +36,11 @@ impl Snapshot {
         }
     }
 
+    /// The number of the last write that it sees.
+    pub(crate) fn number(&self) -> u64 {
+        self.point.seq
+    }
+
     /// The value that `key` had.
     ///
     /// # Errors

@@ -55,6 +55,9 @@ pub struct Stats {
     /// Bytes that the log's files take: the segments, the rest of the one that is written, and
     /// those that are kept for what comes next. A store that nobody writes to gives them back.
     pub log_file_bytes: u64,
+    /// Bytes of log segments that are kept for [consumers](crate::Db::consumer) alone, which are
+    /// among those. At most [`Options::changes_bytes_max`](crate::Options::changes_bytes_max).
+    pub log_bytes_kept_for_consumers: u64,
     /// Memory of the MemTables.
     pub memtable_bytes: u64,
     /// The block cache.

@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
+pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;

@@ -80,6 +80,10 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
         ("log", bytes_text(stats.log_bytes)),
         ("files of the log", bytes_text(stats.log_file_bytes)),
         (
+            "of these kept for consumers",
+            bytes_text(stats.log_bytes_kept_for_consumers),
+        ),
+        (
             "in memory, not yet in tables",
             bytes_text(stats.memtable_bytes),
         ),

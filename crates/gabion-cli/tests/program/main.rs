@@ -4,6 +4,7 @@ mod backup;
 mod bad_input;
 mod bench;
 mod book;
+mod changes;
 mod dump;
 mod kill;
 mod lab;

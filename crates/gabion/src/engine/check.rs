@@ -10,9 +10,10 @@ use super::files::engine_of;
 use super::mapped;
 use super::scmkv::Scmkv;
 use super::sptree::Tree;
+use super::ssd::Consumers;
 use super::{flexdb, wip};
-use crate::log::replay_operations;
-use crate::names::CURRENT;
+use crate::log::{ReplayEnd, check_kept, replay_operations};
+use crate::names::{CONSUMERS, CURRENT};
 use crate::{Engine, Error, Result};
 
 /// What a check found.
@@ -92,8 +93,20 @@ impl CheckReport {
         match replayed {
             Ok(end) => {
                 self.log_segments = end.segments.len() as u64;
-                Ok(())
+                self.check_kept(disk, end)
             }
+            Err(error) => self.add(error, disk.path()),
+        }
+    }
+
+    /// Reads the consumers of the store, and what is kept of the log for them.
+    fn check_kept(&mut self, disk: &Disk, end: ReplayEnd) -> Result<()> {
+        let consumers = match Consumers::open(disk) {
+            Ok(consumers) => consumers,
+            Err(error) => return self.add(error, &disk.path_of(CONSUMERS)),
+        };
+        match check_kept(disk, end, &consumers.stand_at()) {
+            Ok(()) => Ok(()),
             Err(error) => self.add(error, disk.path()),
         }
     }

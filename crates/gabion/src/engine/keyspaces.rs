@@ -214,6 +214,12 @@ impl<K: Named> Keyspaces<K> {
         all.by_name.find(|other| other.name().cmp(name)).cloned()
     }
 
+    /// The name of the keyspace of that number, if it is there, or somebody may read it.
+    pub(crate) fn name_of(&self, id: u32) -> Option<Arc<str>> {
+        let all = self.load();
+        all.of_reader(id).map(|keyspace| keyspace.name().into())
+    }
+
     /// The names of all keyspaces.
     pub(crate) fn names(&self) -> Vec<String> {
         let all = self.load();

@@ -54,6 +54,7 @@ use crate::limits::NAME_BYTES_MAX;
 use crate::memory::TableMemory;
 use crate::merge::MergeOperator;
 use crate::options::{Durability, Options};
+use crate::position::Position;
 use crate::types::Seq;
 use crate::{Error, KeyspaceOptions, Result, Slice, Stats};
 
@@ -63,7 +64,7 @@ use files::engine_of;
 use flexdb::Flex;
 use health::Health;
 use keyspaces::{Droppable, Named};
-use ssd::{Commit, Lifecycle, SsdEngine};
+use ssd::{Commit, Consume, Fed, Follow, Lifecycle, SsdEngine};
 use wip::Wip;
 use write::Update;
 
@@ -72,7 +73,7 @@ pub(crate) use read_set::{ReadMark, ReadSet};
 pub(crate) use scan::{Scan, scan, scan_snapshot, walk};
 pub(crate) use scmkv::{ScmStore, Walk};
 pub(crate) use sptree::SpStore;
-pub(crate) use ssd::OpenTransaction;
+pub(crate) use ssd::{ConsumerState, Feed, OpenTransaction, wait_for};
 pub(crate) use write::Changed;
 
 pub use check::{CheckReport, Problem, check, check_disk};
@@ -112,7 +113,19 @@ macro_rules! each {
     };
 }
 
-/// As the macro above, with a keyspace of the store.
+/// Engines that keep a log do the same thing; others have no changes to tell.
+macro_rules! each_logged {
+    ($handle:expr, $engine:ident => $call:expr) => {
+        match $handle {
+            Handle::Wip($engine) => $call,
+            Handle::Flex($engine) => $call,
+            Handle::Scmkv(_) => Err(ScmStore::unsupported("changes and consumers")),
+            Handle::Sptree(_) => Err(SpStore::unsupported("changes and consumers")),
+        }
+    };
+}
+
+/// As the first macro above, with a keyspace of the store.
 macro_rules! each_with {
     ($handle:expr, $keyspace:ident, $engine:ident => $call:expr) => {
         match ($handle, $keyspace) {
@@ -546,6 +559,71 @@ impl Handle {
                 operation,
             }),
         }
+    }
+
+    /// Reads what was written from a position on.
+    pub(crate) fn feed(&self, since: Position, durable_only: bool) -> Result<Feed> {
+        self.check_open()?;
+        each_logged!(self, engine => Ok(engine.feed(since, durable_only)))
+    }
+
+    /// What comes next in a feed, if there is something, as `read` reads it.
+    pub(crate) fn feed_next<T>(
+        &self,
+        feed: &mut Feed,
+        read: impl FnOnce(Fed<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let fed = each_logged!(self, engine => feed.next(engine))?;
+        fed.map(read).transpose()
+    }
+
+    /// The name of the keyspace of that number, if it is there.
+    pub(crate) fn keyspace_name(&self, id: u32) -> Option<Arc<str>> {
+        match self {
+            Handle::Wip(engine) => engine.keyspaces.name_of(id),
+            Handle::Flex(engine) => engine.keyspaces.name_of(id),
+            Handle::Scmkv(_) | Handle::Sptree(_) => None,
+        }
+    }
+
+    /// Where the store is now.
+    pub(crate) fn position(&self) -> Result<Position> {
+        each_logged!(self, engine => engine.position())
+    }
+
+    /// Where the oldest changes begin that are there.
+    pub(crate) fn oldest_position(&self) -> Result<Position> {
+        self.check_open()?;
+        each_logged!(self, engine => engine.oldest_position())
+    }
+
+    /// Makes a consumer, if there is none of that name.
+    pub(crate) fn consumer(&self, name: &str) -> Result<Position> {
+        self.health().check_here()?;
+        each_logged!(self, engine => engine.consumer(name))
+    }
+
+    /// Where a consumer stands.
+    pub(crate) fn consumer_position(&self, name: &str) -> Result<Position> {
+        each_logged!(self, engine => engine.consumer_position(name))
+    }
+
+    /// All consumers.
+    pub(crate) fn consumer_states(&self) -> Result<Vec<ConsumerState>> {
+        self.check_open()?;
+        each_logged!(self, engine => Ok(engine.consumer_states()))
+    }
+
+    /// A consumer has come to a position.
+    pub(crate) fn acknowledge(&self, name: &str, position: Position) -> Result<()> {
+        self.health().check_here()?;
+        each_logged!(self, engine => engine.acknowledge(name, position))
+    }
+
+    /// Forgets a consumer.
+    pub(crate) fn drop_consumer(&self, name: &str) -> Result<()> {
+        self.health().check_here()?;
+        each_logged!(self, engine => engine.drop_consumer(name))
     }
 
     /// Begins an ingest of sorted pairs.

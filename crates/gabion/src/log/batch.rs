@@ -1,4 +1,4 @@
-//! What the log's records say: batches of writes, and writes that are logged again.
+//! What the log's records say: batches of writes, writes that are logged again, and events.
 //!
 //! # Layout
 //! The first byte of a payload is its tag. Numbers have a fixed size where one is given, else they
@@ -8,6 +8,7 @@
 //! |---|---|
 //! | 1, batch | tag (1), first sequence number (8), count (4), operations |
 //! | 2, relog | tag (1), count (4), operations, each with its sequence number (8) in front |
+//! | 3, event | tag (1), sequence number (8), what (1), id of a keyspace, then as below |
 //!
 //! The operations of a batch are numbered from the first sequence number on.
 //!
@@ -22,16 +23,32 @@
 //! The key of a range delete is the first key that is deleted, its value the first one above that
 //! is not, or empty for the end of all keys.
 //!
+//! An event is what the store does to a keyspace outside of the log, for who follows the log
+//! ([`Event`]); a replay passes it over. Strings are their length and bytes.
+//!
+//! | what | number | then |
+//! |---|---|---|
+//! | 1, made | the last one before, as it has none | the name |
+//! | 2, dropped | its own | the name |
+//! | 3, ingested | its own | count of pairs, first key, last key |
+//! | 4, void | its own, which a drop or an ingest has used up that failed | |
+//!
 //! A batch is one payload and so one frame: it is replayed whole or not at all. Several batches
 //! that are committed together may share a frame, as their numbers follow each other.
 //!
 //! Tags and kinds are never reused; an unknown one is an error.
 
-use super::codec::{Malformed, Reader, VARINT_BYTES_MAX, encode_varint};
+use super::codec::{Malformed, Reader, VARINT_BYTES_MAX, encode_varint, put_bytes, put_varint};
 use crate::types::{Kind, SEQ_MAX, Seq};
 
 const TAG_BATCH: u8 = 1;
 const TAG_RELOG: u8 = 2;
+const TAG_EVENT: u8 = 3;
+
+const EVENT_MADE: u8 = 1;
+const EVENT_DROPPED: u8 = 2;
+const EVENT_INGESTED: u8 = 3;
+const EVENT_VOID: u8 = 4;
 
 /// Bytes of a batch before its first operation.
 pub(crate) const BATCH_HEAD_BYTES: usize = 13;
@@ -241,6 +258,108 @@ impl RelogEncoder {
     }
 }
 
+/// What the store does to a keyspace outside of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    /// A keyspace was made.
+    Made { name: &'a str },
+    /// A keyspace was dropped.
+    Dropped { name: &'a str },
+    /// Sorted pairs became part of a keyspace, past the log.
+    Ingested {
+        pairs: u64,
+        first: &'a [u8],
+        last: &'a [u8],
+    },
+    /// Nothing; a number was used up.
+    Void,
+}
+
+impl<'a> Event<'a> {
+    /// The payload that tells it, of a keyspace.
+    pub(crate) fn encode(&self, seq: Seq, keyspace: u32) -> Vec<u8> {
+        let mut payload = vec![TAG_EVENT];
+        payload.extend(seq.to_le_bytes());
+        payload.push(match self {
+            Event::Made { .. } => EVENT_MADE,
+            Event::Dropped { .. } => EVENT_DROPPED,
+            Event::Ingested { .. } => EVENT_INGESTED,
+            Event::Void => EVENT_VOID,
+        });
+        put_varint(&mut payload, u64::from(keyspace));
+        match self {
+            Event::Made { name } | Event::Dropped { name } => {
+                put_bytes(&mut payload, name.as_bytes());
+            }
+            Event::Ingested { pairs, first, last } => {
+                put_varint(&mut payload, *pairs);
+                put_bytes(&mut payload, first);
+                put_bytes(&mut payload, last);
+            }
+            Event::Void => {}
+        }
+        payload
+    }
+
+    /// Reads what follows the tag: number, keyspace and event.
+    fn decode(reader: &mut Reader<'a>) -> Result<(Seq, u32, Event<'a>), Malformed> {
+        let seq = reader.u64()?;
+        if seq > SEQ_MAX {
+            return Err(reader.malformed("a sequence number is out of range"));
+        }
+        let what = reader.u8()?;
+        let keyspace = reader.varint_u32()?;
+        let event = match what {
+            EVENT_MADE | EVENT_DROPPED => {
+                let name = str::from_utf8(reader.bytes()?)
+                    .map_err(|_| reader.malformed("the name of a keyspace is no UTF-8"))?;
+                match what {
+                    EVENT_MADE => Event::Made { name },
+                    _ => Event::Dropped { name },
+                }
+            }
+            EVENT_INGESTED => Event::Ingested {
+                pairs: reader.varint()?,
+                first: reader.bytes()?,
+                last: reader.bytes()?,
+            },
+            EVENT_VOID => Event::Void,
+            _ => return Err(reader.malformed("an event is of a kind that is not known")),
+        };
+        match reader.is_empty() {
+            true => Ok((seq, keyspace, event)),
+            false => Err(reader.malformed("bytes follow an event")),
+        }
+    }
+}
+
+/// What a record tells those who follow the log.
+#[derive(Clone, Debug)]
+pub(crate) enum Logged<'a> {
+    /// Writes that were committed together, with the number of the first and their count.
+    Batch(Seq, u32, Ops<'a>),
+    /// Nothing new.
+    Again,
+    /// What became of a keyspace, with its number.
+    Event(Seq, u32, Event<'a>),
+}
+
+impl<'a> Logged<'a> {
+    /// Reads a payload.
+    pub(crate) fn read(payload: &'a [u8]) -> Result<Logged<'a>, Malformed> {
+        let mut reader = Reader::new(payload, 0);
+        if reader.u8()? == TAG_EVENT {
+            let (seq, keyspace, event) = Event::decode(&mut reader)?;
+            return Ok(Logged::Event(seq, keyspace, event));
+        }
+        let ops = decode(payload)?;
+        Ok(match ops.numbers {
+            Numbers::From(first) => Logged::Batch(first, ops.left, ops),
+            Numbers::Own => Logged::Again,
+        })
+    }
+}
+
 /// The operations of a payload. After an error the iteration ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Ops<'a> {
@@ -280,6 +399,14 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Ops<'_>, Malformed> {
             Ok(Ops {
                 reader,
                 left,
+                numbers: Numbers::Own,
+            })
+        }
+        TAG_EVENT => {
+            Event::decode(&mut reader)?;
+            Ok(Ops {
+                reader,
+                left: 0,
                 numbers: Numbers::Own,
             })
         }
@@ -384,7 +511,7 @@ mod tests {
     #[test]
     fn what_is_not_known_or_out_of_range_is_refused() {
         assert!(decode(&[]).is_err());
-        assert!(decode(&[3, 0, 0, 0, 0]).is_err());
+        assert!(decode(&[4, 0, 0, 0, 0]).is_err());
         assert!(decode(&batch_head(0, 1)).is_err());
         assert!(decode(&batch_head(SEQ_MAX, 2)).is_err());
         assert!(decode(&batch_head(SEQ_MAX, 1)).is_ok());
@@ -396,6 +523,46 @@ mod tests {
         assert!(ops.next().unwrap().is_ok());
         assert_eq!(ops.next().unwrap().unwrap_err().at, 16, "one byte too many");
         assert!(ops.next().is_none());
+    }
+
+    #[test]
+    fn events_have_these_bytes_and_are_no_operations() {
+        let made = Event::Made { name: "stones" };
+        let dropped = Event::Dropped { name: "" };
+        let ingested = Event::Ingested {
+            pairs: 300,
+            first: b"a",
+            last: b"bc",
+        };
+        let golden: [(Event<'_>, &[u8]); 4] = [
+            (Event::Void, b"\x03\x07\0\0\0\0\0\0\0\x04\xac\x02"),
+            (made, b"\x03\x07\0\0\0\0\0\0\0\x01\xac\x02\x06stones"),
+            (dropped, b"\x03\x07\0\0\0\0\0\0\0\x02\xac\x02\0"),
+            (
+                ingested,
+                b"\x03\x07\0\0\0\0\0\0\0\x03\xac\x02\xac\x02\x01a\x02bc",
+            ),
+        ];
+        for (event, bytes) in golden {
+            let payload = event.encode(7, 300);
+            assert_eq!(payload, bytes, "{event:?}");
+            assert_eq!(
+                decode(&payload).unwrap().count(),
+                0,
+                "a replay finds no write"
+            );
+            match Logged::read(&payload).unwrap() {
+                Logged::Event(7, 300, found) => assert_eq!(found, event),
+                other => panic!("{other:?}"),
+            }
+            for len in 0..payload.len() {
+                assert!(decode(&payload[..len]).is_err(), "cut to {len}");
+            }
+            assert!(decode(&[&payload[..], &[0]].concat()).is_err());
+        }
+        let mut unknown = dropped.encode(7, 300);
+        unknown[9] = 5;
+        assert!(decode(&unknown).is_err());
     }
 
     type Model = Vec<(Kind, u32, Vec<u8>, Vec<u8>)>;

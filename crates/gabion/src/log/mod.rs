@@ -22,6 +22,7 @@
 //! | `recovery`, `reader` | a replay after a crash: where the log ends, what is torn or corrupt |
 //! | `pending` | what was replayed becomes a log that takes appends, now or once there is space |
 //! | `chunks`, `queue` | its records applied by several threads |
+//! | `cursor`, `kept` | its records read while it is written; the segments that stay for that |
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
 //! # Invariants
@@ -51,9 +52,12 @@ mod chunks;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod codec;
 mod copy;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod cursor;
 mod deadline;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod frame;
+mod kept;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod layout;
 mod pending;
@@ -69,12 +73,16 @@ mod writepath;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use batch::{BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head};
+pub(crate) use batch::{
+    BATCH_HEAD_BYTES, BatchEncoder, Event, Logged, Op, OpHead, RelogEncoder, batch_head,
+};
 #[cfg(feature = "pm")]
 pub(crate) use batch::{Ops, decode as decode_batch};
 pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
 pub(crate) use codec::Malformed;
 pub(crate) use copy::copy;
+pub(crate) use cursor::{LogCursor, Stepped, check_kept};
+pub(crate) use layout::Lsn;
 pub(crate) use pending::PendingLog;
 #[cfg(test)]
 pub(crate) use recovery::replay;
@@ -113,6 +121,8 @@ pub(crate) struct LogOptions {
     /// Bytes of the medium that it takes, until the log has become shorter by it, to flush a byte
     /// of the log.
     pub(crate) flush_cost: u64,
+    /// Bytes in segments that are kept for readers alone.
+    pub(crate) kept_bytes_max: u64,
 }
 
 impl Default for LogOptions {
@@ -122,6 +132,7 @@ impl Default for LogOptions {
         LogOptions {
             segment_bytes_max: 16 << 20,
             flush_cost: 1,
+            kept_bytes_max: u64::MAX,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct SegmentReader {
     place: Place,
     /// Where the frames end at the latest: the length of the file, or the sealed one.
     end: u64,
+    /// Where the payload of the last record lies.
+    record: (u64, u64),
     /// A part of the file that holds `offset`.
     window: Vec<u8>,
     window_offset: u64,
@@ -60,6 +62,7 @@ impl SegmentReader {
             file,
             place: Place::new(&MAGIC, segment),
             end: end.map_or(len, |end| end.min(len)),
+            record: (0, 0),
             window: Vec::new(),
             window_offset: 0,
             offset: 0,
@@ -74,6 +77,24 @@ impl SegmentReader {
     /// Where the next frame begins.
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Frames are read up to here from now on, which is not before where they were: the log has
+    /// gone on.
+    pub(super) fn set_end(&mut self, end: u64) {
+        self.end = end.min(self.file.len());
+    }
+
+    /// Goes on with the frame at an offset: where frames began that were not read yet, or the last
+    /// one that was.
+    pub(super) fn seek(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
+    /// The payload of the last record.
+    pub(super) fn record(&self) -> &[u8] {
+        let (start, end) = self.record;
+        self.between(start, end).unwrap_or_default()
     }
 
     /// The furthest position that a mark read so far says was durable.
@@ -111,6 +132,7 @@ impl SegmentReader {
         };
         let at = self.offset;
         self.offset = end;
+        self.record = (start, end);
         Ok(match self.between(start, end) {
             Some(payload) => Step::Record(at, payload),
             None => Step::Invalid,

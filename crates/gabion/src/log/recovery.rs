@@ -49,6 +49,7 @@ use std::path::PathBuf;
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
 use super::batch::{Op, decode};
+use super::kept::Kept;
 use super::layout::{HEADER_BYTES, HeaderState, Lsn, SegmentHeader, VERSION, check_header};
 use super::reader::{SegmentReader, Step};
 use super::{Malformed, SealedLog};
@@ -69,12 +70,16 @@ pub(crate) struct ReplayEnd {
     pub(crate) torn: Option<Torn>,
     /// Segments that were read or found void for the first time: their seals are to be recorded.
     unsealed: Vec<SealedLog>,
+    /// The first segment that was to be read.
+    from: u64,
     /// Segments in the directory that hold nothing the store needs.
     useless: Vec<u64>,
     /// The furthest position that was proved durable.
     proven: Lsn,
     /// Segments that are durable besides, as they were written anew.
     durable: Vec<SealedLog>,
+    /// What those need who read on.
+    pub(super) kept: Kept,
 }
 
 /// The end of a log that was not completely written.
@@ -207,7 +212,7 @@ fn read_header(disk: &Disk, segment: u64) -> Result<HeaderState> {
     Ok(check_header(segment, &front))
 }
 
-fn newer(disk: &Disk, segment: u64, found: u32) -> Error {
+pub(super) fn newer(disk: &Disk, segment: u64, found: u32) -> Error {
     Error::NewerFormat {
         file: path_of(disk, segment),
         found,
@@ -292,9 +297,11 @@ impl<'a> Replay<'a> {
             last_segment,
             torn: None,
             unsealed: Vec::new(),
+            from,
             useless,
             proven: Lsn::default(),
             durable: Vec::new(),
+            kept: Kept::default(),
         };
         Ok(Replay {
             disk,
@@ -460,6 +467,43 @@ impl ReplayEnd {
         self.last_segment + 1
     }
 
+    /// Keeps the segments in front of those that were read for who reads on at these positions.
+    pub(crate) fn keep_for(&mut self, disk: &Disk, readers: &[Lsn]) -> Result<()> {
+        let present = present_segments(disk)?;
+        self.kept = Kept::of_readers(readers);
+        for &at in readers {
+            if !is_reached(disk, &present, at)? {
+                self.kept.cut_off(Lsn(at.0 + 1));
+            }
+        }
+        let from = self.kept.from();
+        let is_kept = |segment: &u64| from.is_some_and(|from| (from..self.from).contains(segment));
+        for segment in self.useless.extract_if(.., |segment| is_kept(segment)) {
+            let length = disk.len_of(&log_name(segment))?;
+            self.kept.segments.push_back(SealedLog { segment, length });
+        }
+        // The next segment says where the log ended before, which is not in what was read then.
+        if self.segments.is_empty()
+            && let Some(last) = self.kept.segments.back_mut()
+        {
+            let file = disk.open_read(&log_name(last.segment))?;
+            let (mut reader, _) = SegmentReader::open(file, last.segment, None)?;
+            let is_whole = loop {
+                match reader.step()? {
+                    Step::Record(..) => {}
+                    Step::Blank => break true,
+                    Step::Invalid => break false,
+                }
+            };
+            // Behind damage the log did not end: who reads on finds that no segment continues it.
+            if is_whole {
+                last.length = reader.offset();
+                self.end = last.end();
+            }
+        }
+        Ok(())
+    }
+
     /// Takes note that segments are durable as far as they were read.
     pub(super) fn note_durable(&mut self, segments: &[SealedLog]) {
         self.durable.extend_from_slice(segments);
@@ -512,6 +556,20 @@ impl ReplayEnd {
     }
 }
 
+/// Whether who stands at a position can read on there: its segment is there, or the first one
+/// behind it continues the log at the position.
+fn is_reached(disk: &Disk, present: &[u64], at: Lsn) -> Result<bool> {
+    let behind = present.partition_point(|segment| *segment < at.segment());
+    Ok(match present.get(behind) {
+        None => false,
+        Some(segment) if *segment == at.segment() => true,
+        Some(segment) => match read_header(disk, *segment)? {
+            HeaderState::Valid(header) => header.after == at,
+            _ => false,
+        },
+    })
+}
+
 /// Puts a new file with the valid part of the segment in its place, durably.
 pub(super) fn rewrite(disk: &Disk, log: SealedLog) -> Result<()> {
     Ok(disk.rewrite(&log_name(log.segment), log.length, Purpose::Log)?)
@@ -521,7 +579,7 @@ fn path_of(disk: &Disk, segment: u64) -> PathBuf {
     disk.path_of(&log_name(segment))
 }
 
-fn corruption(disk: &Disk, segment: u64, offset: u64, what: String) -> Error {
+pub(super) fn corruption(disk: &Disk, segment: u64, offset: u64, what: String) -> Error {
     Error::Corruption {
         file: path_of(disk, segment),
         offset,

@@ -13,6 +13,8 @@
 //! A log that takes no appends for a while keeps neither spare files nor one prepared ahead
 //! ([`Segments::discard_next`]), and may go on in a small segment ([`Segments::begin_small`]).
 //!
+//! Segments that are needed no more but by those who follow the log are kept for them (`kept`).
+//!
 //! # A medium that fills up
 //! Puts are refused before the last bytes are gone: a segment for them is begun only where what is
 //! in memory can still be flushed after it, which takes as much as the log holds, and
@@ -29,6 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gabion_media::{Disk, LogFile};
 use parking_lot::Mutex;
 
+use super::kept::Kept;
 use super::recovery::ReplayEnd;
 use super::writepath::segment_bytes_for;
 use super::{LogOptions, SealedLog};
@@ -95,6 +98,7 @@ pub(super) struct Segments {
     disk: Disk,
     bytes_max: u64,
     flush_cost: u64,
+    kept_bytes_max: u64,
     next: Mutex<Next>,
     /// Whether no file is prepared: a hint that costs no lock.
     needs_next: AtomicBool,
@@ -124,6 +128,8 @@ struct Live {
     retired: VecDeque<Retired>,
     /// Segments that are needed no more, to become the next ones. They have their old names.
     spares: Vec<Retired>,
+    /// Those in front of the full ones.
+    kept: Kept,
 }
 
 impl Live {
@@ -154,11 +160,13 @@ impl Segments {
             full: end.segments.iter().copied().collect(),
             retired: VecDeque::new(),
             spares: Vec::new(),
+            kept: end.kept.clone(),
         };
         Segments {
             disk,
             bytes_max,
             flush_cost: options.flush_cost,
+            kept_bytes_max: options.kept_bytes_max,
             next: Mutex::new(next),
             needs_next: AtomicBool::new(true),
             flush_at_bytes: AtomicU64::new(u64::MAX),
@@ -414,6 +422,73 @@ impl Segments {
         self.live.lock().full.front().map(|log| log.segment)
     }
 
+    /// The length of a segment that is full or kept; `None` for all others.
+    pub(super) fn length_of(&self, segment: u64) -> Option<u64> {
+        let live = self.live.lock();
+        let mut logs = live.kept.segments.iter().chain(&live.full);
+        let found = logs.find(|log| log.segment == segment);
+        found.map(|log| log.length)
+    }
+
+    /// The first segment behind another one.
+    pub(super) fn after(&self, segment: u64) -> Option<u64> {
+        let current = self.next.lock().current;
+        let live = self.live.lock();
+        let logs = live.kept.segments.iter().chain(&live.full);
+        let all = logs.map(|log| log.segment).chain([current]);
+        all.filter(|other| *other > segment).min()
+    }
+
+    /// Bytes of the full and kept segments behind a position.
+    pub(super) fn full_bytes_behind(&self, at: Lsn) -> u64 {
+        let live = self.live.lock();
+        let logs = live.kept.segments.iter().chain(&live.full);
+        let behind = logs.map(|log| match log.segment.cmp(&at.segment()) {
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Equal => log.length.saturating_sub(at.offset()),
+            std::cmp::Ordering::Greater => log.length,
+        });
+        behind.sum()
+    }
+
+    /// Bytes of the segments that are kept for readers alone.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.live.lock().kept.bytes()
+    }
+
+    /// The first segment that a reader needs.
+    pub(super) fn kept_from(&self) -> Option<u64> {
+        self.live.lock().kept.from()
+    }
+
+    /// Whether a reader at that position is cut off.
+    pub(super) fn is_cut_off(&self, at: Lsn) -> bool {
+        self.live.lock().kept.is_cut_off(at)
+    }
+
+    /// Keeps segments for readers at these positions from now on, and removes what they do not
+    /// need.
+    pub(super) fn keep_for(&self, readers: &[Lsn]) -> Result<()> {
+        self.live.lock().kept.set_readers(readers);
+        self.remove_kept()
+    }
+
+    /// Removes kept segments that nobody needs, or that are too many.
+    fn remove_kept(&self) -> Result<()> {
+        loop {
+            let outdated = self.live.lock().kept.take_outdated(self.kept_bytes_max);
+            let Some(log) = outdated else {
+                return Ok(());
+            };
+            if let Err(error) = self.disk.remove(&log_name(log.segment))
+                && !error.is_not_found()
+            {
+                self.live.lock().kept.segments.push_front(log);
+                return Err(error.into());
+            }
+        }
+    }
+
     /// Number of the full segments.
     pub(super) fn full(&self) -> usize {
         self.live.lock().full.len()
@@ -428,12 +503,15 @@ impl Segments {
         let ends: u64 = retired.map(LogFile::remaining).sum();
         let spares = live.spares.iter().map(|spare| &spare.file);
         let empty = spares.chain(&next.prepared).map(LogFile::capacity);
-        full + ends + next.current_bytes + empty.sum::<u64>()
+        full + live.kept.bytes() + ends + next.current_bytes + empty.sum::<u64>()
     }
 
-    /// Removes the full segments below `segment`, or keeps a few of them as spare ones. One that
-    /// cannot be removed stays known, and so is tried again by the next call.
+    /// Removes the full segments below `segment`, or keeps a few of them as spare ones, but for
+    /// those that readers need, which are durable. One that cannot be removed stays known, and so
+    /// is tried again by the next call.
     pub(super) fn remove_before(&self, segment: u64) -> Result<()> {
+        self.keep_before(segment)?;
+        self.remove_kept()?;
         while let Some(first) = self.take_outdated(segment) {
             if let Err(error) = self.disk.remove(&log_name(first.segment))
                 && !error.is_not_found()
@@ -445,6 +523,36 @@ impl Segments {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the full segments below `segment` that readers need, without their unused space.
+    fn keep_before(&self, segment: u64) -> Result<()> {
+        while let Some((log, retired)) = self.take_needed(segment) {
+            // The mapping must not outlive the pages that it maps.
+            drop(retired);
+            let name = log_name(log.segment);
+            if self.disk.len_of(&name)? > log.length {
+                self.disk.truncate(&name, log.length)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the first full segment below `segment` that readers need to those that are kept.
+    fn take_needed(&self, segment: u64) -> Option<(SealedLog, Option<Retired>)> {
+        let mut live = self.live.lock();
+        let from = live.kept.from()?;
+        let at = live.full.iter().position(|log| log.segment >= from)?;
+        let log = live.full.get(at).copied()?;
+        if log.segment >= segment {
+            return None;
+        }
+        live.full.remove(at);
+        let is_it = |retired: &Retired| retired.segment == log.segment;
+        let retired = live.retired.iter().position(is_it);
+        let retired = retired.and_then(|at| live.retired.remove(at));
+        live.kept.segments.push_back(log);
+        Some((log, retired))
     }
 
     /// Takes the oldest full segment out of what is known if it is below `segment` and is to be
@@ -534,7 +642,7 @@ mod tests {
         let end = replay(&disk, 1, &BTreeMap::new(), |_, _| Ok(())).unwrap();
         let options = LogOptions {
             segment_bytes_max: 1024,
-            flush_cost: 1,
+            ..LogOptions::default()
         };
         let segments = Segments::new(disk.clone(), &end, &options);
         for segment in 1..=2 {

@@ -293,15 +293,64 @@ impl LogSyncer {
         self.segments.oldest_full()
     }
 
+    /// Keeps the log for readers at these positions, from now on, and no more for others.
+    pub(crate) fn keep_for(&self, readers: &[Lsn]) -> Result<()> {
+        self.segments.keep_for(readers)
+    }
+
+    /// Whether the log is kept no more for a reader at that position, which was too slow.
+    pub(crate) fn is_cut_off(&self, at: Lsn) -> bool {
+        self.segments.is_cut_off(at)
+    }
+
+    /// The first segment that a reader needs, if there is any.
+    pub(crate) fn kept_from(&self) -> Option<u64> {
+        self.segments.kept_from()
+    }
+
+    /// Bytes in segments that are kept for readers alone.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.segments.kept_bytes()
+    }
+
+    /// Whether the log has come to a position, as far as it knows of its segment.
+    pub(crate) fn has_reached(&self, at: Lsn) -> bool {
+        let end = self.appended_lsn();
+        let length = self.segments.length_of(at.segment());
+        at <= end && length.is_none_or(|length| at.offset() <= length)
+    }
+
+    /// Bytes of the log behind a position.
+    pub(crate) fn bytes_behind(&self, at: Lsn) -> u64 {
+        let end = self.appended_lsn();
+        let current = match at.segment() < end.segment() {
+            true => end.offset(),
+            false => end.0.saturating_sub(at.0),
+        };
+        self.segments.full_bytes_behind(at) + current
+    }
+
+    /// Where the oldest segment begins that there is.
+    pub(crate) fn oldest_lsn(&self) -> Lsn {
+        let first = self.segments.after(0);
+        first.map_or(self.appended_lsn(), |segment| Lsn::new(segment, 0))
+    }
+
     /// Bytes that the log's files take.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.segments.file_bytes()
     }
 
     /// Removes the segments below `segment`, but not the one that is written now. The manifest
-    /// says durably that they are not needed; so nothing in them needs a sync any more.
+    /// says durably that they are not needed; so nothing in them needs a sync any more, but for
+    /// those that are kept for readers.
     pub(crate) fn remove_before(&self, segment: u64) -> Result<()> {
         let segment = segment.min(self.appended_lsn().segment());
+        if self.segments.kept_from().is_some_and(|from| from < segment)
+            && self.durable_lsn() < Lsn::new(segment, 0)
+        {
+            self.sync()?;
+        }
         self.unsynced
             .lock()
             .retain(|entry| entry.segment >= segment);

@@ -17,6 +17,7 @@ use crate::{Error, Result};
 const SMALL: LogOptions = LogOptions {
     segment_bytes_max: 1024,
     flush_cost: 1,
+    kept_bytes_max: u64::MAX,
 };
 
 /// The record with this number: its number, then bytes that follow from it.
@@ -459,6 +460,7 @@ fn appends_go_on_while_others_sync_and_prepare() {
         &LogOptions {
             segment_bytes_max: 64 << 10,
             flush_cost: 1,
+            kept_bytes_max: u64::MAX,
         },
     );
     let syncer = log.syncer();
@@ -501,6 +503,7 @@ fn what_is_of_no_use_is_removed_by_any_number_of_tries() {
     let options = LogOptions {
         segment_bytes_max: 4 << 20,
         flush_cost: 1,
+        kept_bytes_max: u64::MAX,
     };
     let mut log = fresh(&disk, &options);
     append(&mut log, 0..10);
@@ -522,6 +525,7 @@ fn a_log_that_rests_keeps_one_small_segment_until_the_next_append() {
     let options = LogOptions {
         segment_bytes_max: 4 << 20,
         flush_cost: 1,
+        kept_bytes_max: u64::MAX,
     };
     let mut log = fresh(&disk, &options);
     let syncer = log.syncer();

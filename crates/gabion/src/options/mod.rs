@@ -93,6 +93,10 @@ pub struct Options {
     /// processors about a second per four million small records; what is in tables is only read.
     /// At least 1 KiB. Default: 1 GiB.
     pub log_bytes_max: u64,
+    /// Size of what is kept of the log for [consumers](crate::Db::consumer) alone, in bytes. What
+    /// is more goes, and the slowest consumer is cut off: it is told so by
+    /// [`Error::ChangesGone`](crate::Error::ChangesGone). Default: 1 GiB.
+    pub changes_bytes_max: u64,
 
     // Tables.
     /// How the blocks of new tables are compressed. Default: [`Compression::None`].
@@ -148,6 +152,7 @@ impl Default for Options {
             memory_bytes_max: 0,
             background_threads: 2,
             log_bytes_max: 1 << 30,
+            changes_bytes_max: 1 << 30,
             compression: Compression::default(),
             table_reads: TableReads::default(),
             space_amplification_max: 2.0,
@@ -169,6 +174,7 @@ setters!(Options {
     memory_bytes_max: u64,
     background_threads: usize,
     log_bytes_max: u64,
+    changes_bytes_max: u64,
     compression: Compression,
     table_reads: TableReads,
     space_amplification_max: f64,

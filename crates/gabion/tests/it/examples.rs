@@ -40,6 +40,10 @@ fn every_example_runs_twice_and_says_what_it_did() {
             "/ was viewed 4000 times more\n/about was viewed: true",
         ),
         ("secondary_index", "bern: 101 people, the first is 0"),
+        (
+            "word_index",
+            "5 texts changed\nbasket: gabion\nstones: gabion\nholes: sieve\n",
+        ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {

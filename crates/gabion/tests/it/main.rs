@@ -12,6 +12,8 @@
 //! | `GABION_LIVENESS` | option sets of each engine, in `liveness` | 4, mapped ones 2 |
 //! | `GABION_HISTORIES` | histories of each engine and isolation, in `transactions` | 150 |
 //! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
+//! | `GABION_CHANGES_CASES` | histories that are followed, for each engine, in `changes` | 12 |
+//! | `GABION_CHANGES_IMAGES` | disk images of each of them after a power cut, in `changes` | 25 |
 //! | `GABION_MERGE_CASES` | machines of 400 steps for each engine, in `merges` | 15 |
 //! | `GABION_RESTORES` | restores of random histories, in `backup` | 300 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 20000 |
@@ -26,6 +28,7 @@
 
 mod aging;
 mod backup;
+mod changes;
 mod checkpoint;
 mod closing;
 mod cold_scans;

@@ -288,7 +288,7 @@ impl Flex {
 }
 
 /// Removes segments that the root says are not needed.
-fn remove_log(syncer: &LogSyncer, tail: u64) {
+pub(super) fn remove_log(syncer: &LogSyncer, tail: u64) {
     if let Err(error) = syncer.remove_before(tail) {
         // The next open, or the next call, removes them.
         tracing::warn!(%error, "a log segment that is not needed any more stays for now");

@@ -35,7 +35,8 @@ use super::layout::space_prefix;
 use super::partition::DATA_NAME;
 use super::writepath::Writer;
 use super::{Flex, Keyspace};
-use crate::engine::ssd::SsdEngine;
+use crate::engine::ssd::{Follow, SsdEngine};
+use crate::log::Event;
 use crate::types::SEQ_MAX;
 use crate::{Error, Result};
 
@@ -79,6 +80,7 @@ impl Flex {
         next.last_seq = next.last_seq.max(seq);
         self.write_root(&mut root, next)?;
         writer.next_seq += 1;
+        self.tell(writer, seq, keyspace.id, Event::Dropped { name });
         keyspace.dropped.set(seq);
         self.keyspaces.leave(&keyspace);
         self.publish(seq);

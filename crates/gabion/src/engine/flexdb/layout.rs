@@ -42,7 +42,7 @@ use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::expiry::Moment;
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
-use crate::names::parse_log_name;
+use crate::names::{CONSUMERS, parse_log_name};
 use crate::types::{SEQ_MAX, Seq};
 use crate::{KeyspaceOptions, Result};
 
@@ -230,7 +230,7 @@ pub(crate) fn check_root(disk: &Disk) -> Result<()> {
 pub(crate) fn is_own_file(name: &str) -> bool {
     let of_space =
         || parse_space_name(name).is_some_and(|(_, own)| gabion_flex::is_file_of_space(own));
-    parse_log_name(name).is_some() || of_space()
+    name == CONSUMERS || parse_log_name(name).is_some() || of_space()
 }
 
 pub(super) fn exists(disk: &Disk) -> Result<bool> {

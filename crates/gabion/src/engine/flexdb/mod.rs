@@ -107,9 +107,10 @@ use parking_lot::Mutex;
 use super::idle::Idle;
 use super::keyspaces::{Droppable, Dropped, Named};
 use super::own_options::OwnOptions;
-use super::ssd::{Shell, SsdEngine};
+use super::ssd::{Follow, Shell, SsdEngine};
 use super::write;
 use crate::expiry::ReadPoint;
+use crate::log::Event;
 use crate::{Error, KeyspaceOptions, Result};
 
 use cache::Cache;
@@ -248,6 +249,14 @@ impl Flex {
         next.add_keyspace(name, reached, options);
         self.write_root(&mut root, next)?;
         self.keyspaces.add(&keyspace);
+        // The writer's lock comes before the root's; so somebody may have written already, or
+        // dropped the keyspace.
+        drop(root);
+        let writer = &mut *self.writer.lock();
+        if !keyspace.dropped.is_set() {
+            let last = writer.next_seq - 1;
+            self.tell(writer, last, id, Event::Made { name });
+        }
         Ok(keyspace)
     }
 

@@ -31,6 +31,7 @@ use gabion_media::Disk;
 use parking_lot::Mutex;
 
 use super::cache::Cache;
+use super::commit::remove_log;
 use super::generation::{Generation, View};
 use super::layout::{self, Root, RootKeyspace, parse_space_name, space_prefix};
 use super::partition::Partition;
@@ -43,7 +44,7 @@ use crate::engine::memtable::{ChunkPool, KeepOrder};
 use crate::engine::own_options::OwnOptions;
 use crate::engine::root_file::{no_store, store_exists};
 use crate::engine::snapshots::Protected;
-use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
+use crate::engine::ssd::{Consumers, Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
 use crate::names::parse_log_name;
@@ -75,16 +76,19 @@ impl Flex {
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
         let replayed = Generation::new(1, root.log_tail, &memory, KeepOrder::of(&options));
         let threads = replay_threads(&disk, options.background_threads)?;
-        let (end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
+        let (mut end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
+        let consumers = Consumers::open(&disk)?;
+        end.keep_for(&disk, &consumers.stand_at())?;
 
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
             // What a merge replaces goes with its commit; and a space has its own log and reserve.
             flush_cost: 2,
+            kept_bytes_max: options.changes_bytes_max,
         };
         let mut pending = PendingLog::new(&disk, end, &log_options, &options.tuning.clock);
         let settled = settle(&disk, &mut root, &mut pending, last_seq, &keyspaces);
-        let (opened_log, log) = OpenedLog::new(&disk, pending, settled, true)?;
+        let (opened_log, log) = OpenedLog::new(&disk, consumers, pending, settled, true)?;
         let moment = root.moment;
         let engine = Arc::new(Flex {
             shell: Shell::new(
@@ -173,7 +177,11 @@ impl Flex {
         }
         // DURABLE: all of the log, and of what was merged.
         self.write_root(&mut root, next)?;
-        if is_merged && let Err(error) = remove_log_before(&self.disk, root.log_tail) {
+        // What is kept of the log ends with its last record.
+        remove_log(&self.syncer, root.log_tail);
+        let kept_from = self.syncer.kept_from().unwrap_or(root.log_tail);
+        let outdated = root.log_tail.min(kept_from);
+        if is_merged && let Err(error) = remove_log_before(&self.disk, outdated) {
             tracing::warn!(%error, "a log segment stays until the store is opened again");
         }
         merged.map(|_| ())

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::writepath::Writer;
 use super::{Flex, Keyspace, Write};
-use crate::Result;
 use crate::engine::ssd::SsdEngine;
 use crate::expiry::{ReadPoint, Record};
-use crate::log::PendingLog;
+use crate::log::{PendingLog, RoomFor};
 use crate::operands::Older;
 use crate::types::Seq;
+use crate::{Error, Result};
 
 impl SsdEngine for Flex {
     type Keyspace = Keyspace;
@@ -34,6 +34,11 @@ impl SsdEngine for Flex {
     #[inline]
     fn append(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
         self.log_write(writer, write)
+    }
+
+    fn append_event(writer: &mut Writer, payload: &[u8]) -> Result<()> {
+        let log = writer.log.as_mut().ok_or(Error::Closed)?;
+        log.append(&[payload], RoomFor::Deletes).map(drop)
     }
 
     fn insert_group<'w>(

@@ -66,6 +66,7 @@ impl<S: PoolStore> Mapped<S> {
             write_amplification_with_log: ratio(written.total(), user_bytes),
             log_bytes: 0,
             log_file_bytes: 0,
+            log_bytes_kept_for_consumers: 0,
             memtable_bytes: 0,
             cache: CacheStats::default(),
             index_and_filter_bytes: known.memory_bytes,

@@ -16,6 +16,7 @@
 //! | `merges` | what the operands of a write amount to |
 //! | `validate`, `transactions` | whether a transaction may take effect; those that are open |
 //! | `open` | the ends of an opening and of a close |
+//! | `feed`, `consumers` | what was written, for who follows; those for whom the log is kept |
 //! | `threads` | the threads that every engine has; what becomes of their errors |
 //! | `stats` | the figures that every engine has |
 //! | `unsettled` | an opening that found no space for its end, and tries again |
@@ -36,6 +37,8 @@
 //! returned.
 
 mod commit;
+mod consumers;
+mod feed;
 mod merges;
 mod open;
 pub(crate) mod pace;
@@ -71,6 +74,8 @@ use transactions::Transactions;
 use unsettled::Unsettled;
 
 pub(crate) use commit::Commit;
+pub(crate) use consumers::{Consume, ConsumerState, Consumers};
+pub(crate) use feed::{Fed, Feed, Follow, wait_for};
 pub(crate) use merges::merge;
 pub(crate) use open::{Lifecycle, OpenedLog};
 pub(crate) use store_lock::StoreLock;
@@ -98,6 +103,8 @@ pub(crate) struct Shell<K> {
     pub(super) counters: Counters,
     /// What slowing them down cost writers.
     pub(super) waits: Waits,
+    /// Those for whom the log is kept.
+    consumers: Consumers,
     /// What the opening found no space for.
     pub(super) unsettled: Unsettled,
     pub(super) health: Health,
@@ -129,6 +136,9 @@ pub(crate) trait SsdEngine:
 
     /// Appends a write to the log, if its keyspaces are there; returns its first number.
     fn append(&self, half: &mut Self::WriteHalf, write: Write<'_, Self::Keyspace>) -> Result<Seq>;
+
+    /// Appends a record of an event to the log, which uses up no number.
+    fn append_event(half: &mut Self::WriteHalf, payload: &[u8]) -> Result<()>;
 
     /// Inserts logged writes into MemTables, each with its first number, publishes them, and
     /// freezes what is full, but nothing before all of them are inserted if they are `whole`. The

@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::threads::start_threads;
 use super::transactions::Transactions;
 use super::unsettled::Unsettled;
-use super::{Shell, SsdEngine, StoreLock};
+use super::{Consumers, Shell, SsdEngine, StoreLock};
 use crate::engine::counters::{Counters, Waits};
 use crate::engine::health::Health;
 use crate::engine::keyspaces::{Droppable, Keyspaces};
@@ -25,6 +25,8 @@ use crate::{Options, Result};
 /// The log as an opening has left it.
 pub(crate) struct OpenedLog {
     syncer: Arc<LogSyncer>,
+    /// For whom it is kept.
+    consumers: Consumers,
     /// What waits for space.
     pending: Option<PendingLog>,
 }
@@ -35,6 +37,7 @@ impl OpenedLog {
     /// is open all the same, and [unsettled](super::unsettled).
     pub(crate) fn new(
         disk: &Disk,
+        consumers: Consumers,
         pending: PendingLog,
         settled: Result<Log>,
         can_wait: bool,
@@ -51,7 +54,12 @@ impl OpenedLog {
             }
             settled => (Some(settled?), None),
         };
-        Ok((OpenedLog { syncer, pending }, log))
+        let opened = OpenedLog {
+            syncer,
+            consumers,
+            pending,
+        };
+        Ok((opened, log))
     }
 }
 
@@ -77,6 +85,7 @@ impl<K: Droppable> Shell<K> {
             transactions: Transactions::default(),
             queue: WriteQueue::default(),
             syncer: log.syncer,
+            consumers: log.consumers,
             schedule: Schedule::default(),
             counters: Counters::default(),
             waits: Waits::default(),

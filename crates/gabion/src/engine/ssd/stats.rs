@@ -20,6 +20,7 @@ impl<K: Droppable> Shell<K> {
             write_amplification_without_log: ratio(written.without_log(), user_bytes),
             write_amplification_with_log: ratio(written.total(), user_bytes),
             log_file_bytes: self.syncer.file_bytes(),
+            log_bytes_kept_for_consumers: self.syncer.kept_bytes(),
             flushes: self.counters.flushes.get(),
             compactions: self.counters.compactions.get(),
             splits: self.counters.splits.get(),

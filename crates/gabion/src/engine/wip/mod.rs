@@ -72,10 +72,11 @@ use super::keyspaces::{Droppable, Dropped, Named};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
 use super::own_options::OwnOptions;
 use super::range_deletes::Deletes;
-use super::ssd::{Shell, SsdEngine};
+use super::ssd::{Follow, Shell, SsdEngine};
 use super::write;
 use crate::cache::BlockCache;
 use crate::expiry::ReadPoint;
+use crate::log::Event;
 use crate::types::Seq;
 use crate::{KeyspaceOptions, Result};
 
@@ -320,6 +321,9 @@ impl Wip {
         // ORDER: Relaxed; a figure that orders nothing.
         self.bucket_count.fetch_add(1, Ordering::Relaxed);
         self.keyspaces.add(&keyspace);
+        let leader = &mut *self.leader.write();
+        let last = leader.next_seq() - 1;
+        self.tell(leader, last, id, Event::Made { name });
         Ok(keyspace)
     }
 

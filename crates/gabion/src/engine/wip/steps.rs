@@ -8,7 +8,7 @@ use super::{Keyspace, Wip, Write};
 use crate::Result;
 use crate::engine::ssd::SsdEngine;
 use crate::expiry::{ReadPoint, Record};
-use crate::log::PendingLog;
+use crate::log::{PendingLog, RoomFor};
 use crate::operands::Older;
 use crate::types::{Seq, hash_key};
 
@@ -32,6 +32,10 @@ impl SsdEngine for Wip {
 
     fn append(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
         self.log_write(leader, write)
+    }
+
+    fn append_event(leader: &mut Leader, payload: &[u8]) -> Result<()> {
+        leader.append(&[payload], 0, RoomFor::Deletes).map(drop)
     }
 
     fn insert_group<'w>(

@@ -20,6 +20,7 @@ fn begin(disk: &Disk) -> Log {
     let small = LogOptions {
         segment_bytes_max: 2048,
         flush_cost: 1,
+        kept_bytes_max: u64::MAX,
     };
     Log::start(disk, &end, &small).unwrap()
 }

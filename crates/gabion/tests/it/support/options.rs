@@ -294,6 +294,7 @@ pub(crate) fn drawn_options(engine: Engine, seed: u64) -> Options {
             &[Duration::MAX, Duration::from_secs(1 << 40)],
         ))
         .mapped(drawn_mapped(random, mapped, checkpoints))
+        .changes_bytes_max(one_of(random, &[0, 10 << 10, 1 << 30]))
 }
 
 fn drawn_mapped(random: &mut Random, mapped: bool, checkpoints: bool) -> MappedOptions {

@@ -35,10 +35,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::Result;
-use crate::engine::ssd::SsdEngine;
+use crate::engine::ssd::{Follow, SsdEngine};
 use crate::engine::wip::bucket::{Bucket, Router};
 use crate::engine::wip::manifest::Edit;
 use crate::engine::wip::{Keyspace, Versions, Wip, retire_all};
+use crate::log::Event;
 
 /// The number of the bucket that takes the place of all others; no bucket of the manifest has it.
 const NO_BUCKET: u64 = 0;
@@ -101,6 +102,13 @@ impl Wip {
             // Who looks at one before that still counts it.
             buckets.buckets().iter().for_each(|of| self.touch(of));
         }
+        let event = match applied {
+            Ok(()) => Event::Dropped {
+                name: &keyspace.name,
+            },
+            Err(_) => Event::Void,
+        };
+        self.tell(&mut leader, seq, keyspace.id, event);
         // A number that nothing has is published all the same: writers wait for it.
         self.publish(seq, leader.segment());
         applied

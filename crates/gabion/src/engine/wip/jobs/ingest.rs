@@ -54,8 +54,8 @@ use gabion_media::Purpose;
 
 use super::output::TableOutput;
 use crate::engine::memtable::MemTable;
-use crate::engine::ssd::SsdEngine;
 use crate::engine::ssd::pace::Class;
+use crate::engine::ssd::{Follow, SsdEngine};
 use crate::engine::wip::bucket::age::flushed_age;
 use crate::engine::wip::bucket::file::{TableFile, file_meta};
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
@@ -65,6 +65,7 @@ use crate::engine::wip::table::TableMeta;
 use crate::engine::wip::writepath::Leader;
 use crate::engine::wip::{Keyspace, Versions, Wip};
 use crate::expiry::{Moment, millis, stored};
+use crate::log::Event;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
@@ -261,6 +262,15 @@ impl Ingest<'_> {
         // From here on the manifest may name them, unless it is as before.
         let written = std::mem::take(&mut self.written);
         let named = self.install_files(versions, number, &files, &edits);
+        let event = match (&named, files.first().zip(files.last())) {
+            (Ok(()), Some((first, last))) => Event::Ingested {
+                pairs: files.iter().map(|file| file.meta.entries).sum(),
+                first: &first.meta.smallest,
+                last: &last.meta.largest,
+            },
+            _ => Event::Void,
+        };
+        engine.tell(leader, seq, self.keyspace.id, event);
         if named.is_err() && versions.manifest.is_usable() {
             self.written = written;
         }

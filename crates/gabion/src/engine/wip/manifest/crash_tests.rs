@@ -14,6 +14,7 @@ use crate::log::{Log, LogOptions, RoomFor, replay};
 const OPTIONS: LogOptions = LogOptions {
     segment_bytes_max: 700,
     flush_cost: 1,
+    kept_bytes_max: u64::MAX,
 };
 
 /// The record with this number: its number, then bytes that follow from it.

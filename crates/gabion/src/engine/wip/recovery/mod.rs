@@ -69,7 +69,7 @@ use crate::engine::own_options::OwnOptions;
 use crate::engine::range_deletes::Deletes;
 use crate::engine::root_file::{no_store, store_exists};
 use crate::engine::snapshots::Protected;
-use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
+use crate::engine::ssd::{Consumers, Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{
     Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
 };
@@ -117,13 +117,19 @@ impl Wip {
             keep: KeepOrder::of(&options),
         };
         let keyspaces = parts.build(manifest.state())?;
-        let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
+        let (mut end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
+        let consumers = Consumers::open(&disk)?;
+        end.keep_for(&disk, &consumers.stand_at())?;
 
-        let log_options = LogOptions::within(options.log_bytes_max);
+        let log_options = LogOptions {
+            kept_bytes_max: options.changes_bytes_max,
+            ..LogOptions::within(options.log_bytes_max)
+        };
         let mut pending = PendingLog::new(&disk, end, &log_options, &options.tuning.clock);
         let segment = pending.next_segment();
         let settled = settle(&disk, &mut manifest, &mut pending, last_seq);
-        let (log, write_half) = OpenedLog::new(&disk, pending, settled, manifest.is_usable())?;
+        let (log, write_half) =
+            OpenedLog::new(&disk, consumers, pending, settled, manifest.is_usable())?;
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
         let throttle = Throttle::new(&options);

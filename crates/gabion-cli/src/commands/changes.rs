@@ -1,0 +1,193 @@
+//! `changes`: what was written, in its order.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gabion::{Action, Change, Changes, Consumer, Db, Error, MergeBase, Operation, Options};
+use serde_json::{Map, Value, json};
+
+use super::point::text_of;
+use crate::args::NotationArguments;
+use crate::args::changes::ChangesArguments;
+use crate::escape::escaped;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::store;
+
+/// Changes between two acknowledgments of a consumer, each of which is a sync.
+const ACKNOWLEDGED_AFTER: u64 = 10_000;
+
+/// Prints the changes that the arguments ask for.
+pub(crate) fn run(arguments: &ChangesArguments, output: &mut Output) -> Result<(), Failure> {
+    let (db, consumer) = match &arguments.consumer {
+        None => (store::open_reading(&arguments.db)?, None),
+        Some(name) => {
+            let db = store::open_existing(&arguments.db, Options::default())?;
+            let consumer = db.consumer(name)?;
+            (db, Some(consumer))
+        }
+    };
+    let printed = match consumer {
+        None => print(first(&db, arguments)?, None, arguments, output),
+        Some(consumer) => print(consumer.changes()?, Some(&consumer), arguments, output),
+    };
+    db.close()?;
+    printed
+}
+
+fn first(db: &Db, arguments: &ChangesArguments) -> Result<Changes, Error> {
+    match arguments.from {
+        Some(position) => db.changes(position),
+        None => db.changes(db.oldest_position()?),
+    }
+}
+
+fn print(
+    changes: Changes,
+    consumer: Option<&Consumer>,
+    arguments: &ChangesArguments,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let limit = arguments.limit.unwrap_or(u64::MAX);
+    let mut printed = 0;
+    let mut position = changes.position();
+    let mut result = Ok(());
+    for change in changes {
+        if printed == limit {
+            break;
+        }
+        let change = match change {
+            Ok(change) => change,
+            Err(error) => {
+                result = Err(error.into());
+                break;
+            }
+        };
+        match arguments.json {
+            true => output.json_text(&as_json(&change, arguments.notation).to_string())?,
+            false => print_lines(&change, arguments.notation, output)?,
+        }
+        position = change.position;
+        printed += 1;
+        if let Some(consumer) = consumer
+            && printed % ACKNOWLEDGED_AFTER == 0
+        {
+            output.flush()?;
+            consumer.acknowledge(position)?;
+        }
+    }
+    if let Some(consumer) = consumer
+        && printed > 0
+    {
+        output.flush()?;
+        consumer.acknowledge(position)?;
+    }
+    result
+}
+
+fn print_lines(
+    change: &Change,
+    notation: NotationArguments,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    for operation in &change.operations {
+        let mut line = format!("{}\t{}", change.position, name_of(operation));
+        for (at, (name, field)) in fields(operation, notation).into_iter().enumerate() {
+            line.push('\t');
+            let text = match field {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            // Of the fields behind what was done, key and value speak for themselves.
+            if at > 0 && !["key", "value"].contains(&name) {
+                line.push_str(name);
+                line.push('=');
+            }
+            line.push_str(&text);
+        }
+        output.line(&line)?;
+    }
+    Ok(())
+}
+
+/// The keyspace's name, or its number where it has gone.
+fn name_of(operation: &Operation) -> String {
+    match &operation.name {
+        Some(name) => escaped(name.as_bytes()),
+        None => format!("#{}", operation.keyspace),
+    }
+}
+
+fn as_json(change: &Change, notation: NotationArguments) -> Value {
+    let operations = change.operations.iter().map(|operation| {
+        let mut object = Map::new();
+        object.insert("keyspace".to_owned(), json!(operation.name.as_deref()));
+        object.insert("keyspace_id".to_owned(), json!(operation.keyspace));
+        let fields = fields(operation, notation).into_iter();
+        object.extend(fields.map(|(name, field)| (name.to_owned(), field)));
+        Value::Object(object)
+    });
+    json!({
+        "position": change.position.to_string(),
+        "number": change.position.number(),
+        "operations": operations.collect::<Vec<_>>(),
+    })
+}
+
+/// What was done, and to what.
+fn fields(operation: &Operation, notation: NotationArguments) -> Vec<(&'static str, Value)> {
+    let text = |bytes: &[u8]| Value::from(text_of(bytes, notation));
+    let action = |name: &str| ("action", Value::from(name));
+    let expiry = |expires: &Option<SystemTime>| {
+        let moment = (*expires).map(millis_of);
+        moment.map(|moment| ("expires_ms", moment))
+    };
+    match &operation.action {
+        Action::Put {
+            key,
+            value,
+            expires,
+        } => {
+            let mut fields = vec![action("put"), ("key", text(key)), ("value", text(value))];
+            fields.extend(expiry(expires));
+            fields
+        }
+        Action::Delete { key } => vec![action("delete"), ("key", text(key))],
+        Action::DeleteRange { from, to } => {
+            let mut fields = vec![action("delete_range"), ("from", text(from))];
+            fields.extend(to.as_ref().map(|to| ("to", text(to))));
+            fields
+        }
+        Action::Merge {
+            key,
+            base,
+            operands,
+        } => {
+            let mut fields = vec![action("merge"), ("key", text(key))];
+            match base {
+                MergeBase::Before(number) => fields.push(("onto_before", json!(number))),
+                MergeBase::Value(value, expires) => {
+                    fields.push(("onto", text(value)));
+                    fields.extend(expiry(expires));
+                }
+                _ => fields.push(("onto", Value::Null)),
+            }
+            let operands = operands.iter().map(|operand| text(operand));
+            fields.push(("operands", Value::Array(operands.collect())));
+            fields
+        }
+        Action::KeyspaceMade => vec![action("keyspace_made")],
+        Action::KeyspaceDropped => vec![action("keyspace_dropped")],
+        Action::Ingested { pairs, first, last } => vec![
+            action("ingested"),
+            ("pairs", json!(pairs)),
+            ("first", text(first)),
+            ("last", text(last)),
+        ],
+        _ => vec![action("unknown")],
+    }
+}
+
+fn millis_of(time: SystemTime) -> Value {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Value::from(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
