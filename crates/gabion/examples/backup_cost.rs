@@ -40,7 +40,7 @@ fn value(number: u64, round: u64) -> Vec<u8> {
 
 /// The key of a record: records with neighbouring numbers are neighbours, or far from each other.
 fn key(number: u64) -> [u8; 8] {
-    number.to_be_bytes()
+    number.swap_bytes().to_le_bytes()
 }
 
 fn backup(db: &Db, repository: &BackupRepository, name: &str) -> gabion::Result<()> {

@@ -10,6 +10,7 @@
 //! needs, until the backup has all of it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use gabion_flex::Frozen;
@@ -83,9 +84,9 @@ impl Flex {
     /// Freezes the spaces that are not.
     fn freeze_spaces(&self, spaces: &mut Spaces) -> Result<()> {
         for keyspace in self.keyspaces.load().iter() {
-            if !spaces.contains_key(&keyspace.id) {
+            if let Entry::Vacant(space) = spaces.entry(keyspace.id) {
                 let frozen = keyspace.partition.space().freeze()?;
-                spaces.insert(keyspace.id, Arc::new(frozen));
+                space.insert(Arc::new(frozen));
             }
         }
         Ok(())
