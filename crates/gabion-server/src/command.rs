@@ -320,7 +320,9 @@ impl Command {
                 let number = args.get(count).and_then(integer).unwrap_or_default();
                 let number = usize::try_from(number).unwrap_or_default();
                 let end = count.saturating_add(1).saturating_add(number);
-                (count + 1, end.min(args.len()), 1)
+                // A number that is too large is refused, and says nothing about keys.
+                let end = if end > args.len() { 0 } else { end };
+                (count + 1, end, 1)
             }
             Keys::Streams => {
                 let is_word = |argument: &[u8]| argument.eq_ignore_ascii_case(b"streams");
@@ -578,6 +580,10 @@ mod tests {
         let args = Args::new(line, &spans);
         let of = |command: Command| command.key_places(args).collect::<Vec<_>>();
         assert_eq!(of(command("c", -1, nothing).counted_keys(1, 1)), [2, 3]);
+        // There are not so many.
+        let few = Args::new(line, &spans[..3]);
+        let counted = command("c", -1, nothing).counted_keys(1, 1);
+        assert_eq!(counted.key_places(few).count(), 0);
         assert_eq!(of(command("c", -1, nothing).stored_keys("STORE")), [1, 5]);
     }
 }

@@ -57,10 +57,38 @@ fn short(argument: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Whether an argument is a password, or stands among rules that may have some.
+fn is_secret(args: Args<'_>, place: usize) -> bool {
+    let is = |place: usize, word: &str| {
+        let argument = args.get(place).unwrap_or_default();
+        argument.eq_ignore_ascii_case(word.as_bytes())
+    };
+    let follows = |steps: usize, word: &str| place > steps && is(place - steps, word);
+    if is(0, "auth") {
+        return place > 0;
+    }
+    if is(0, "acl") {
+        return is(1, "setuser") && place > 1;
+    }
+    if is(0, "config") {
+        return follows(1, "requirepass");
+    }
+    let has_password = is(0, "hello") || is(0, "migrate");
+    has_password
+        && [1, 2]
+            .into_iter()
+            .any(|steps| follows(steps, "auth") || follows(steps, "auth2"))
+}
+
 impl Monitor {
     /// Notes a slow command, in the place of the oldest if there are `most`.
     pub(crate) fn note_slow(&self, client: &Client, args: Args<'_>, micros: u64, most: usize) {
-        let mut arguments: Vec<Vec<u8>> = args.iter().take(ARGUMENTS_MAX).map(short).collect();
+        let shown = |(place, argument)| match is_secret(args, place) {
+            true => b"(redacted)".to_vec(),
+            false => short(argument),
+        };
+        let arguments = args.iter().enumerate().take(ARGUMENTS_MAX);
+        let mut arguments: Vec<Vec<u8>> = arguments.map(shown).collect();
         if args.len() > ARGUMENTS_MAX {
             let more = args.len() - ARGUMENTS_MAX + 1;
             arguments[ARGUMENTS_MAX - 1] = format!("... ({more} more arguments)").into_bytes();
@@ -151,6 +179,28 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::OwnedArgs;
+
+    #[test]
+    fn passwords_are_secret() {
+        for (line, secret) in [
+            ("auth user word", &[1, 2][..]),
+            ("ACL SetUser user >word on", &[2, 3, 4]),
+            ("acl list", &[]),
+            ("hello 3 auth user word setname a", &[3, 4]),
+            ("config set requirepass word", &[3]),
+            ("set auth word", &[]),
+            ("migrate host 1 key 0 10 auth2 user word", &[7, 8]),
+        ] {
+            let words = line.split(' ').map(|word| word.as_bytes().to_vec());
+            let args = OwnedArgs::of(&words.collect::<Vec<_>>());
+            let places = 0..args.borrow().len();
+            let found: Vec<_> = places
+                .filter(|place| is_secret(args.borrow(), *place))
+                .collect();
+            assert_eq!(found, secret, "{line}");
+        }
+    }
 
     #[test]
     fn long_arguments_are_cut() {

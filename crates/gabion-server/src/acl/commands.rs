@@ -58,14 +58,17 @@ impl CommandSet {
                 ids.all(|id| !others.has(id) || covers.has(id))
             }
         };
-        self.rules.retain(|rule| !is_overruled(rule));
-        let without = self.add_up(commands, &self.rules);
-        let rule = Rule { adds, target };
-        let mut rules = self.rules.clone();
-        rules.push(rule);
-        self.sum = self.add_up(commands, &rules);
-        if self.sum != without {
-            self.rules = rules;
+        let mut rules = std::mem::take(&mut self.rules);
+        rules.retain(|rule| !is_overruled(rule));
+        rules.push(Rule { adds, target });
+        self.sum = self.add_up(commands, &[]);
+        for rule in rules {
+            self.rules.push(rule);
+            let sum = self.add_up(commands, &self.rules);
+            match sum == self.sum {
+                true => drop(self.rules.pop()),
+                false => self.sum = sum,
+            }
         }
         Ok(())
     }
@@ -161,6 +164,81 @@ fn parse(commands: &Commands, adds: bool, text: &[u8]) -> Result<Target, Unfit> 
         (None, None) => {
             let id = command.number;
             Ok(Target::FirstArgument(id, word.to_ascii_lowercase()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::table::commands;
+
+    const TARGETS: &[&str] = &[
+        "@read",
+        "@write",
+        "@string",
+        "@admin",
+        "get",
+        "set",
+        "config",
+        "config|get",
+        "config|set",
+        "acl",
+        "acl|cat",
+        "keys",
+    ];
+
+    fn members(set: &CommandSet) -> Vec<bool> {
+        let nothing = Args::new(b"", &[]);
+        let entries = commands().entries();
+        entries
+            .map(|entry| set.has(entry.command, nothing))
+            .collect()
+    }
+
+    /// What a rule does to a set that knows of no rules.
+    fn apply_naively(set: &mut [bool], adds: bool, target: &str) {
+        for entry in commands().entries() {
+            let is_below = entry
+                .name
+                .strip_prefix(target)
+                .is_some_and(|rest| rest.starts_with('|'));
+            let is_of = target
+                .strip_prefix('@')
+                .is_some_and(|category| entry.categories.contains(&category));
+            if entry.name == target || is_below || is_of {
+                set[entry.command.number] = adds;
+            }
+        }
+    }
+
+    proptest! {
+        /// Rules that are left out change nothing, and what is shown makes the same set again.
+        #[test]
+        fn a_set_is_what_its_rules_make_one_by_one(
+            all in any::<bool>(),
+            rules in prop::collection::vec((any::<bool>(), 0..TARGETS.len()), 0..12),
+        ) {
+            let mut set = CommandSet::new(commands(), all);
+            let mut naive = vec![all; commands().count()];
+            for (adds, target) in rules {
+                let target = TARGETS[target];
+                set.apply(commands(), adds, target.as_bytes()).unwrap();
+                apply_naively(&mut naive, adds, target);
+                prop_assert_eq!(members(&set), naive.clone());
+            }
+            let shown = set.describe(commands());
+            let shown = String::from_utf8(shown).unwrap();
+            let mut words = shown.split(' ');
+            let mut again = CommandSet::new(commands(), words.next() == Some("+@all"));
+            for word in words {
+                let (sign, target) = word.split_at(1);
+                again.apply(commands(), sign == "+", target.as_bytes()).unwrap();
+            }
+            prop_assert_eq!(members(&again), naive);
+            prop_assert_eq!(again.describe(commands()), set.describe(commands()));
         }
     }
 }

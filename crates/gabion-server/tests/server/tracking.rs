@@ -80,7 +80,6 @@ fn a_key_that_expires_is_told() {
     assert_eq!(told(&mut all), ">[\"invalidate\" [\"k\"]]");
     reader.say("hget h g");
     writer.say("hpexpire h 1 fields 1 f");
-    // Once for the moment, once for the end, if it was read again.
     assert_eq!(told(&mut reader), ">[\"invalidate\" [\"h\"]]");
 }
 
