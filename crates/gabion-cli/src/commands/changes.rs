@@ -95,6 +95,10 @@ fn print_lines(
             line.push('\t');
             let text = match field {
                 Value::String(text) => text,
+                Value::Array(operands) => {
+                    let operands = operands.iter().filter_map(Value::as_str);
+                    operands.collect::<Vec<_>>().join(",")
+                }
                 other => other.to_string(),
             };
             // Of the fields behind what was done, key and value speak for themselves.

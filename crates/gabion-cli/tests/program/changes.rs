@@ -38,7 +38,7 @@ fn changes_are_printed_in_their_order() {
             r"other put \xff\x00 \\",
             "default delete stone",
             "hits keyspace_made",
-            r"hits merge / onto_before=5 operands=[\x01\x00\x00\x00\x00\x00\x00\x00]",
+            r"hits merge / onto_before=5 operands=\x01\x00\x00\x00\x00\x00\x00\x00",
             "other keyspace_dropped",
         ]
     );

@@ -59,6 +59,8 @@ pub(crate) fn check_kept(disk: &Disk, mut end: ReplayEnd, readers: &[Lsn]) -> Re
 pub(crate) struct LogCursor {
     log: Arc<LogSyncer>,
     at: Lsn,
+    /// Where it stood before it passed to the segment of `at`, if it has read nothing there.
+    passed: Lsn,
     /// The segment of `at`, once it was read.
     open: Option<SegmentReader>,
 }
@@ -80,13 +82,18 @@ impl LogCursor {
         LogCursor {
             log: Arc::clone(log),
             at,
+            passed: at,
             open: None,
         }
     }
 
-    /// Where it stands: behind the last record.
-    pub(crate) fn at(&self) -> Lsn {
-        self.at
+    /// Where it stands: behind the last record, also where the next one will be in another segment,
+    /// which goes if there will be none.
+    pub(crate) fn position(&self) -> Lsn {
+        match self.at.offset() <= HEADER_BYTES as u64 {
+            true => self.passed,
+            false => self.at,
+        }
     }
 
     /// The last record.
@@ -175,6 +182,7 @@ impl LogCursor {
                 None => Ok(Some(Stepped::Gone)),
             };
         }
+        self.passed = self.position();
         self.at = Lsn::new(next, HEADER_BYTES as u64);
         self.open = Some(reader);
         Ok(None)

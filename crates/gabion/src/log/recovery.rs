@@ -482,7 +482,12 @@ impl ReplayEnd {
             let length = disk.len_of(&log_name(segment))?;
             self.kept.segments.push_back(SealedLog { segment, length });
         }
-        // The next segment says where the log ended before, which is not in what was read then.
+        // The next segment says where the log ended before. Where nothing was read, and nothing is
+        // kept, that is where readers stand.
+        if self.segments.is_empty() && self.kept.segments.is_empty() {
+            let reached = readers.iter().filter(|at| !self.kept.is_cut_off(**at));
+            self.end = reached.copied().max().unwrap_or(self.end);
+        }
         if self.segments.is_empty()
             && let Some(last) = self.kept.segments.back_mut()
         {

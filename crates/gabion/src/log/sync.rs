@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::LogOptions;
 use super::deadline::{Begun, Deadline};
-use super::layout::Lsn;
+use super::layout::{HEADER_BYTES, Lsn};
 use super::recovery::ReplayEnd;
 use super::segments::Segments;
 use crate::{Clock, Error, Result};
@@ -38,6 +38,8 @@ pub(crate) struct LogSyncer {
     segments: Segments,
     /// The end of the log when it was last told to rest.
     rested: AtomicU64,
+    /// Where the log ended before the segment that is written now.
+    before: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +69,7 @@ impl LogSyncer {
             unsynced: Mutex::new(Vec::new()),
             segments,
             rested: AtomicU64::new(end.0),
+            before: AtomicU64::new(end.0),
         }
     }
 
@@ -74,8 +77,10 @@ impl LogSyncer {
         &self.segments
     }
 
-    /// The writer has begun a segment.
-    pub(super) fn begun(&self, segment: u64, file: LogSync) {
+    /// The writer has begun a segment, behind the end of the one before.
+    pub(super) fn begun(&self, segment: u64, file: LogSync, after: Lsn) {
+        // ORDER: Relaxed; who asks for it keeps the writer out.
+        self.before.store(after.0, Ordering::Relaxed);
         self.unsynced.lock().push(Unsynced {
             segment,
             file,
@@ -96,6 +101,17 @@ impl LogSyncer {
     pub(crate) fn appended_lsn(&self) -> Lsn {
         // ORDER: Acquire, partner of the Release in `set_appended`.
         Lsn(self.appended.load(Ordering::Acquire))
+    }
+
+    /// Where the last record ends: a position that stays one when a segment without a record is
+    /// left out. Whoever asks keeps the writer out.
+    pub(crate) fn last_record_lsn(&self) -> Lsn {
+        let end = self.appended_lsn();
+        match end.offset() <= HEADER_BYTES as u64 {
+            // ORDER: Relaxed, as in `begun`.
+            true => Lsn(self.before.load(Ordering::Relaxed)),
+            false => end,
+        }
     }
 
     /// Everything before this position survives the loss of power.

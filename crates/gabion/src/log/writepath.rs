@@ -62,7 +62,7 @@ impl Log {
             // Another try makes it anew; else the next opening removes it.
             let _ = shared.segments().disk().remove(&log_name(segment));
         })?;
-        shared.begun(segment, file.sync_handle());
+        shared.begun(segment, file.sync_handle(), end.end);
         shared.set_appended(Lsn::new(segment, file.position()));
         Ok(Log {
             file,
@@ -198,7 +198,7 @@ impl Log {
         let begun = begin(file, segment, after, durable);
         let (file, place) = begun.map_err(|error| self.shared.fail(error))?;
         // The segment is known to the syncer before anything of it counts as appended.
-        self.shared.begun(segment, file.sync_handle());
+        self.shared.begun(segment, file.sync_handle(), after);
         let full = std::mem::replace(&mut self.file, file);
         self.shared.segments().retire(self.segment, full);
         self.segment = segment;
@@ -230,7 +230,8 @@ impl Log {
     }
 
     /// Makes everything durable, gives back unused space, and returns the end of the log, which
-    /// the caller records durably: 0 for a segment without a record, which is removed.
+    /// the caller records durably: 0 for a segment without a record, which is removed; unless it
+    /// alone tells readers that the log goes on where they stand.
     pub(crate) fn close(self) -> Result<SealedLog> {
         self.shared.sync()?;
         let sync = self.file.sync_handle();
@@ -238,7 +239,10 @@ impl Log {
         let length = self.file.position();
         self.shared.segments().discard_next()?;
         self.file.finish()?;
-        if length <= HEADER_BYTES as u64 {
+        let before = self.shared.last_record_lsn().segment();
+        let segments = self.shared.segments();
+        let is_needed = segments.kept_from().is_some() && segments.length_of(before).is_none();
+        if length <= HEADER_BYTES as u64 && !is_needed {
             let disk = self.shared.segments().disk();
             disk.remove(&log_name(segment))?;
             return Ok(SealedLog { segment, length: 0 });

@@ -77,7 +77,7 @@ impl Feed {
     /// Where it stands.
     pub(crate) fn position(&self) -> Position {
         Position {
-            log: self.cursor.at().0,
+            log: self.cursor.position().0,
             number: self.seq,
         }
     }
@@ -206,7 +206,7 @@ pub(crate) trait Follow: SsdEngine {
     fn position_alone(&self) -> Result<Position> {
         self.syncer.check()?;
         Ok(Position {
-            log: self.syncer.appended_lsn().0,
+            log: self.syncer.last_record_lsn().0,
             number: self.visible(),
         })
     }

@@ -586,3 +586,64 @@ fn engines_without_a_log_say_so() {
         db.close().unwrap();
     }
 }
+
+/// A consumer was made in a run without a write: the segment in which it stood was removed at the
+/// close, as it held nothing, and the consumer found its changes gone.
+#[test]
+fn runs_without_a_write_move_no_position() {
+    for engine in engines_on_disks() {
+        for (written, flushed, killed) in [
+            (false, false, false),
+            (true, false, false),
+            (true, true, false),
+            (true, true, true),
+        ] {
+            let _context = Context(|| format!("{engine}: {written}, {flushed}, {killed}"));
+            let mut sim = SimDisk::new();
+            let reopen = |sim: &mut SimDisk, db: Db| {
+                let left = sim.process_kill(sim.ops());
+                db.close().unwrap();
+                if killed {
+                    *sim = left;
+                }
+                open(sim, &small(engine))
+            };
+            let mut db = open(&sim, &small(engine));
+            if written {
+                put_many(&db, 0, 30);
+            }
+            if flushed {
+                db.wait_idle().unwrap();
+            }
+            db = reopen(&mut sim, db);
+            db.consumer("one").unwrap();
+            for _ in 0..4 {
+                db = reopen(&mut sim, db);
+            }
+            let logs = sim
+                .names()
+                .iter()
+                .filter(|name| name.ends_with(".log"))
+                .count();
+            assert!(logs <= 8, "{:?}", sim.names());
+            let (mut count, mut changes) = (0, db.consumer("one").unwrap().changes().unwrap());
+            for round in 0..3 {
+                assert!(changes.next().is_none());
+                db.consumer("one")
+                    .unwrap()
+                    .acknowledge(changes.position())
+                    .unwrap();
+                drop(changes);
+                db = reopen(&mut sim, db);
+                assert!(db.consumers().unwrap().iter().all(|info| !info.is_cut_off));
+                db.put(format!("later {round}"), "value").unwrap();
+                db = reopen(&mut sim, db);
+                changes = db.consumer("one").unwrap().changes().unwrap();
+                count += changes.by_ref().map(Result::unwrap).count();
+            }
+            assert_eq!(count, 3);
+            drop(changes);
+            db.close().unwrap();
+        }
+    }
+}
