@@ -143,9 +143,11 @@ fn commit_group<E: SsdEngine>(
         let write = (position, waiter.write());
         logged.push(valid.and_then(|()| merges.append(engine, half, write)));
     }
-    if (own_sync || group.iter().any(|waiter| waiter.wants_sync()))
-        && let Err(error) = engine.sync_log()
-    {
+    // What was refused waits for nothing.
+    let own_waits = own_sync && own_logged.is_ok();
+    let mut others = group.iter().zip(&logged);
+    let waits = own_waits || others.any(|(own, logged)| own.wants_sync() && logged.is_ok());
+    if waits && let Err(error) = engine.sync_log() {
         let tell = |waiter: &Arc<Waiter>| waiter.end(Err(error.clone()));
         group.iter().for_each(tell);
         return Err(error);
