@@ -124,7 +124,7 @@ export interface GabionTransaction<KDefault = string, VDefault = string>
 export type StoreOption =
   | 'engine' | 'readOnly' | 'durability' | 'memoryBytesMax' | 'backgroundThreads' | 'logBytesMax'
   | 'compression' | 'tableReads' | 'spaceAmplificationMax' | 'garbageAgeMax' | 'expiryLagMax'
-  | 'transactionAgeMax' | 'poolBytes' | 'poolPath' | 'checkpoints' | 'recordsPlanned'
+  | 'changesBytesMax' | 'transactionAgeMax' | 'poolBytes' | 'poolPath' | 'checkpoints' | 'recordsPlanned'
   | 'memtableBudgetBytes' | 'cacheBytes' | 'memtableForm' | 'searchesUntilOrdered' | 'blockBytes'
   | 'filterBitsPerKey' | 'paranoidChecks' | 'bucketBytes' | 'splitWays' | 'sublevelsMin'
   | 'sublevelsMax' | 'readWeight' | 'backgroundBytesPerSecondMax' | 'writersSideBySide'
