@@ -124,10 +124,11 @@ export interface GabionTransaction<KDefault = string, VDefault = string>
 export type StoreOption =
   | 'engine' | 'readOnly' | 'durability' | 'memoryBytesMax' | 'backgroundThreads' | 'logBytesMax'
   | 'compression' | 'tableReads' | 'spaceAmplificationMax' | 'garbageAgeMax' | 'expiryLagMax'
-  | 'changesBytesMax' | 'transactionAgeMax' | 'poolBytes' | 'poolPath' | 'checkpoints' | 'recordsPlanned'
+  | 'transactionAgeMax' | 'poolBytes' | 'poolPath' | 'checkpoints' | 'recordsPlanned'
   | 'memtableBudgetBytes' | 'cacheBytes' | 'memtableForm' | 'searchesUntilOrdered' | 'blockBytes'
   | 'filterBitsPerKey' | 'paranoidChecks' | 'bucketBytes' | 'splitWays' | 'sublevelsMin'
   | 'sublevelsMax' | 'readWeight' | 'backgroundBytesPerSecondMax' | 'writersSideBySide'
+  | 'changesBytesMax'
 
 /** Options of a store: numbers, switches, or text such as `'512MiB'`, `'10s'`, `'zstd:3'`. */
 export type StoreOptions = { [name in StoreOption]?: string | number | boolean | undefined }
