@@ -134,6 +134,36 @@ struct Descriptions {
     bad: Vec<(u64, Error)>,
 }
 
+/// What is said of a directory without a root, in which there is something of that name.
+fn not_a_repository(path: &Path, name: Option<&str>) -> Error {
+    Error::NotARepository {
+        path: path.to_owned(),
+        why: match name {
+            Some(name) => format!("it has no file {ROOT_NAME}, and others such as {name}"),
+            None => "it is empty".to_owned(),
+        },
+    }
+}
+
+/// An error if a directory without a root has directories, but for that of a new file system.
+fn check_directories(path: &Path) -> Result<()> {
+    if path.join(ROOT_NAME).exists() {
+        return Ok(());
+    }
+    let entries = path.read_dir().into_iter().flatten().flatten();
+    let mut directories = entries.filter(|entry| {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        is_directory && entry.file_name() != "lost+found"
+    });
+    match directories.next() {
+        Some(found) => {
+            let name = found.file_name().to_string_lossy().into_owned();
+            Err(not_a_repository(path, Some(&name)))
+        }
+        None => Ok(()),
+    }
+}
+
 impl BackupRepository {
     /// Opens the repository in the directory `path`; makes it, with missing parents, if the
     /// directory is missing or empty.
@@ -143,6 +173,7 @@ impl BackupRepository {
     /// [`Error::Media`].
     pub fn create_or_open(path: impl AsRef<Path>) -> Result<BackupRepository> {
         let path = path.as_ref();
+        check_directories(path)?;
         let disk = match path.is_dir() {
             true => Disk::system(path)?,
             false => Disk::create_system(path)?,
@@ -163,6 +194,7 @@ impl BackupRepository {
                 why: "the directory does not exist".to_owned(),
             });
         }
+        check_directories(path)?;
         BackupRepository::open_on(Disk::system(path)?)
     }
 
@@ -195,13 +227,9 @@ impl BackupRepository {
     #[doc(hidden)]
     pub fn open_on(disk: Disk) -> Result<BackupRepository> {
         if !disk.exists(ROOT_NAME)? {
-            return Err(Error::NotARepository {
-                path: disk.path().to_owned(),
-                why: match disk.list()?.first() {
-                    Some(name) => format!("it has no file {ROOT_NAME}, and others such as {name}"),
-                    None => "it is empty".to_owned(),
-                },
-            });
+            let names = disk.list()?;
+            let name = names.first().map(String::as_str);
+            return Err(not_a_repository(disk.path(), name));
         }
         ROOT.read(&disk, |bytes| ROOT.decode(bytes, |_| Ok(())))?;
         Ok(BackupRepository {

@@ -17,7 +17,7 @@
 //! | `GABION_MERGE_CASES` | machines of 400 steps for each engine, in `merges` | 15 |
 //! | `GABION_RESTORES` | restores of random histories, in `backup` | 300 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 20000 |
-//! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 27 |
+//! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 36 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
 //! | `GABION_REPAIR_STRIDE` | a wrong byte at every n-th, in `repair` | 13, FlexDB 2401 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1, FlexDB 31 |

@@ -34,7 +34,13 @@ fn directories_that_are_no_repositories_are_refused_and_left_alone() {
     fs::create_dir(path("letters")).unwrap();
     write(&path("letters").join("letter"), b"dear");
     fs::create_dir(path("empty")).unwrap();
-    for (place, word) in [("store", ".log"), ("letters", "letter")] {
+    fs::create_dir_all(path("drawer").join("letters")).unwrap();
+    fs::create_dir_all(path("new drive").join("lost+found")).unwrap();
+    for (place, word) in [
+        ("store", ".log"),
+        ("letters", "letter"),
+        ("drawer", "letters"),
+    ] {
         let before = fs::read_dir(path(place)).unwrap().count();
         for opened in [
             BackupRepository::create_or_open(path(place)),
@@ -46,6 +52,7 @@ fn directories_that_are_no_repositories_are_refused_and_left_alone() {
         assert_eq!(fs::read_dir(path(place)).unwrap().count(), before);
     }
     told(BackupRepository::open(path("empty")), &["it is empty"]);
+    BackupRepository::create_or_open(path("new drive")).unwrap();
     told(BackupRepository::open(path("none")), &["does not exist"]);
     assert!(!path("none").exists());
     write(&path("a file"), b"dear");

@@ -110,14 +110,14 @@ fn strike_everywhere(seed: u64, workload: &Workload, options: &Options) -> Count
 
 #[test]
 fn a_fault_at_every_operation_loses_nothing_acknowledged() {
-    strike_workloads(setting("GABION_FAULT_WORKLOADS", 27), |seed| {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 36), |seed| {
         usual(Engine::Wip, seed)
     });
 }
 
 #[test]
 fn a_fault_at_every_operation_loses_nothing_while_small_tables_are_gathered() {
-    let workloads = setting("GABION_FAULT_WORKLOADS", 27) / 9;
+    let workloads = setting("GABION_FAULT_WORKLOADS", 36) / 9;
     let counts = strike_workloads(workloads, |seed| {
         let workload = Workload::appending(seed, WRITES);
         strike_everywhere(seed, &workload, &appending_options_of(seed))
@@ -127,7 +127,7 @@ fn a_fault_at_every_operation_loses_nothing_while_small_tables_are_gathered() {
 
 #[test]
 fn a_fault_at_every_operation_of_an_ingest_loses_nothing_acknowledged() {
-    strike_workloads(setting("GABION_FAULT_WORKLOADS", 27) / 6, |seed| {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 36) / 6, |seed| {
         let workload = Workload::ingesting(seed, WRITES);
         strike_everywhere(seed, &workload, &options_of(Engine::Wip, seed))
     });
@@ -145,7 +145,7 @@ fn a_failed_sync_of_names_for_an_ingest_is_one_of_the_logs_names() {
 
 #[test]
 fn a_fault_at_every_operation_of_a_flex_store_loses_nothing_acknowledged() {
-    strike_workloads(setting("GABION_FAULT_WORKLOADS", 27) / 6, |seed| {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 36) / 6, |seed| {
         usual(Engine::Flex, seed)
     });
 }
@@ -176,7 +176,7 @@ fn strike_workloads(workloads: u64, strike: impl Fn(u64) -> Counts + Sync) -> Co
 
 #[test]
 fn a_fault_at_every_operation_leaves_a_keyspace_whole_or_gone() {
-    strike_workloads(setting("GABION_FAULT_WORKLOADS", 27) / 6, |seed| {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 36) / 6, |seed| {
         dropping(Engine::Wip, seed)
     });
 }
@@ -186,7 +186,7 @@ fn a_fault_at_every_operation_leaves_a_keyspace_whole_or_gone() {
 /// that should not have come was there without its space.
 #[test]
 fn a_fault_at_every_operation_leaves_a_keyspace_of_a_flex_store_whole_or_gone() {
-    strike_workloads(setting("GABION_FAULT_WORKLOADS", 27) / 9, |seed| {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 36) / 9, |seed| {
         dropping(Engine::Flex, seed)
     });
 }
