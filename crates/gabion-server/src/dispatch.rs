@@ -64,6 +64,9 @@ pub(crate) fn run(
             }
             if let Some(command) = named(commands, args) {
                 server.calls.add_rejected(command.number);
+                if command.name == "exec" {
+                    abort(server, session);
+                }
             }
             Err(refused)
         }
@@ -141,6 +144,28 @@ pub(crate) fn run(
             session.wants = Wants::All;
         }
     }
+}
+
+/// An error for a command between `MULTI` and `EXEC`, or `EXEC`, while a script runs for long: what
+/// is queued then would be run as a half of the transaction.
+fn check_busy(server: &Server, command: &Command) -> Result<()> {
+    match server.scripts.running.busy(server.settings.busy_ms()) {
+        None => Ok(()),
+        Some(busy) if command.name == "exec" => Err(Fault::new(format!(
+            "EXECABORT Transaction discarded because of: {busy}"
+        ))),
+        Some(busy) => Err(Fault::line(busy)),
+    }
+}
+
+/// Ends the transaction of an `EXEC` that was refused.
+fn abort(server: &Server, session: &mut Session) {
+    session.multi = None;
+    let watched = std::mem::take(&mut session.watched);
+    if !watched.is_empty() {
+        server.watch.end(watched);
+    }
+    session.show();
 }
 
 /// Shows a command to those who watch.
@@ -223,6 +248,9 @@ fn admit(
              are allowed in this context",
             command.name
         )));
+    }
+    if session.multi.is_some() && !command.has(ALLOW_BUSY) {
+        check_busy(server, command)?;
     }
     if command.has(NO_MULTI) && session.multi.is_some() {
         return Err(Fault::line("ERR Command not allowed inside a transaction"));

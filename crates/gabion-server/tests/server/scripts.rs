@@ -201,17 +201,24 @@ fn a_script_that_never_ends_is_killed() {
         "while true do pcall(function() while true do end end) end",
         "while true do pcall(redis.call, 'ping') end",
     ] {
-        let mut other = server.connect();
+        let (mut other, mut third) = (server.connect(), server.connect());
+        check(&mut third, &[("multi", "OK"), ("set k 1", "QUEUED")]);
         other.send(&["eval", script, "0"]);
         while !client.say("ping").starts_with("-BUSY") {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(client.say("get k").starts_with("-BUSY"));
+        // No half of a transaction is queued, and its end is refused as a whole.
+        assert!(third.say("set k 2").starts_with("-BUSY"));
+        let refused = "-EXECABORT Transaction discarded because of: BUSY";
+        assert!(third.say("exec").starts_with(refused));
         assert!(client.say("function kill").starts_with("-BUSY"));
         assert_eq!(client.say("script kill"), "OK");
         let reply = format!("{:?}", other.read());
         assert!(reply.contains("Script killed by user"), "{reply}");
         assert_eq!(client.say("ping"), "PONG");
+        let ended = [("exec", "-ERR EXEC without MULTI"), ("exists k", "0")];
+        check(&mut third, &ended);
     }
     // One that has written cannot be killed; the end of the server takes it back.
     let mut other = server.connect();
