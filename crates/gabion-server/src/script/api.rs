@@ -13,7 +13,7 @@ pub(crate) fn error_line(text: &str) -> String {
     let text = text.strip_prefix('-').unwrap_or(text);
     let text = text.trim_matches(['\r', '\n']);
     match text {
-        "" => "ERR unknown error".to_owned(),
+        "" => "ERR".to_owned(),
         _ if text.contains(' ') => text.to_owned(),
         _ => format!("ERR {text}"),
     }
@@ -93,7 +93,7 @@ mod tests {
             ("MY_ERR custom", "MY_ERR custom"),
             ("-MY_ERR custom\r\n", "MY_ERR custom"),
             ("word", "ERR word"),
-            ("", "ERR unknown error"),
+            ("", "ERR"),
         ] {
             assert_eq!(error_line(text), line);
         }
