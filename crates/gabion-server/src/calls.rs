@@ -79,7 +79,7 @@ impl Calls {
 
     /// An error was answered with this text.
     pub(crate) fn add_error(&self, text: &str) {
-        let kind = text.split(' ').next().unwrap_or_default();
+        let kind = text.split_whitespace().next().unwrap_or_default();
         let mut errors = self.errors.lock();
         if let Some(known) = errors.get_mut(kind) {
             *known += 1;
@@ -177,7 +177,7 @@ mod tests {
         let lines = calls.command_lines(names.into_iter());
         assert!(lines.ends_with("usec_per_call=2.00,rejected_calls=1,failed_calls=1\r\n"));
         calls.add_error("WRONGTYPE Operation");
-        calls.add_error("WRONGTYPE");
+        calls.add_error("WRONGTYPE\r\n");
         assert_eq!(calls.error_lines(), "errorstat_WRONGTYPE:count=2\r\n");
         (0..1000).for_each(|number| calls.add_error(&format!("E{number} made up")));
         assert_eq!(calls.error_lines().lines().count(), ERRORS_MAX);
