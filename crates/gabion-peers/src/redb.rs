@@ -18,7 +18,8 @@ use gabion_lab::target::{
     Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
 };
 use redb::{
-    AccessGuard, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition,
+    AccessGuard, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table,
+    TableDefinition,
 };
 use serde_json::{Value, json};
 
