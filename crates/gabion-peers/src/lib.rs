@@ -47,8 +47,6 @@ pub fn targets() -> &'static [Target] {
 static TARGETS: &[Target] = &[
     #[cfg(feature = "rocksdb")]
     rocksdb::TARGET,
-    #[cfg(feature = "rocksdb")]
-    rocksdb::TRANSACTIONS,
     #[cfg(feature = "leveldb")]
     leveldb::TARGET,
     #[cfg(feature = "lmdb")]
@@ -156,8 +154,6 @@ mod tests {
     const CONTENTS: &[(&str, Contents)] = &[
         #[cfg(feature = "rocksdb")]
         ("rocksdb", rocksdb::Rocks::contents),
-        #[cfg(feature = "rocksdb")]
-        ("rocksdb-txn", rocksdb::Rocks::contents),
         #[cfg(feature = "leveldb")]
         ("leveldb", leveldb::LevelDb::contents),
         #[cfg(feature = "lmdb")]

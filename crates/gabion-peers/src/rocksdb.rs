@@ -20,14 +20,11 @@ use std::hint::black_box;
 
 use gabion_lab::Error;
 use gabion_lab::result::BytesWritten;
-use gabion_lab::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
-};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBAccess, DBRawIteratorWithThreadMode, ErrorKind,
-    OptimisticTransactionDB, OptimisticTransactionOptions, Options, ReadOptions,
-    WaitForCompactOptions, WriteBatchWithTransaction, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBRawIterator, Options, ReadOptions, WaitForCompactOptions,
+    WriteBatch, WriteOptions,
 };
 use serde_json::{Value, json};
 
@@ -41,20 +38,7 @@ pub(crate) const TARGET: Target = Target {
     abilities: ABILITIES,
     cache: Cache::Own,
     loses: LOSES_UNSYNCED,
-    open: |asked| open(asked, false),
-};
-
-/// RocksDB by the interface that has transactions: it keeps MemTables for longer, to find conflicts
-/// in them.
-pub(crate) const TRANSACTIONS: Target = Target {
-    name: "rocksdb-txn",
-    about: "RocksDB 11.8.1 opened as its OptimisticTransactionDB",
-    abilities: Abilities {
-        transactions: true,
-        ..ABILITIES
-    },
-    open: |asked| open(asked, true),
-    ..TARGET
+    open,
 };
 
 /// Bits per key of the filters: one false positive in a hundred.
@@ -68,24 +52,8 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 /// The newest format of tables.
 const FORMAT_VERSION: i32 = 7;
 
-/// A store, without transactions or with them.
-enum Handle {
-    Plain(DB),
-    Transactions(OptimisticTransactionDB),
-}
-
-/// What both kinds of a store can do.
-macro_rules! on {
-    ($handle:expr, $db:ident => $call:expr) => {
-        match $handle {
-            Handle::Plain($db) => $call,
-            Handle::Transactions($db) => $call,
-        }
-    };
-}
-
 pub(crate) struct Rocks {
-    db: Handle,
+    db: DB,
     options: Options,
     settings: Value,
     holds_flushes: bool,
@@ -95,12 +63,12 @@ fn fail(error: impl std::fmt::Display) -> Error {
     peer_error(NAME, error)
 }
 
-fn open(asked: &StoreOptions, has_transactions: bool) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(Rocks::open(asked, has_transactions)?))
+fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(Rocks::open(asked)?))
 }
 
 impl Rocks {
-    fn open(asked: &StoreOptions, has_transactions: bool) -> Result<Rocks, Error> {
+    fn open(asked: &StoreOptions) -> Result<Rocks, Error> {
         check_existing(NAME, asked, "CURRENT")?;
         let write_buffer_bytes: usize = match asked.hold_flushes {
             // Not far more than is needed, since it reserves files of that size for its log.
@@ -130,11 +98,7 @@ impl Rocks {
         options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.enable_statistics();
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
-        let db = match has_transactions {
-            false => DB::open(&options, &asked.dir).map(Handle::Plain),
-            true => OptimisticTransactionDB::open(&options, &asked.dir).map(Handle::Transactions),
-        };
-        let db = db.map_err(fail)?;
+        let db = DB::open(&options, &asked.dir).map_err(fail)?;
 
         let settings = json!({
             "guide": "RocksDB wiki, Setup Options and Basic Tuning",
@@ -166,11 +130,8 @@ impl Rocks {
     /// All records, by RocksDB's own iterator.
     #[cfg(test)]
     pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
-        let store = Rocks::open(asked, false).unwrap();
-        let Handle::Plain(db) = &store.db else {
-            unreachable!("it was opened so")
-        };
-        let records = db.iterator(rocksdb::IteratorMode::Start);
+        let store = Rocks::open(asked).unwrap();
+        let records = store.db.iterator(rocksdb::IteratorMode::Start);
         records
             .map(Result::unwrap)
             .map(|(key, value)| (key.into_vec(), value.into_vec()))
@@ -191,14 +152,14 @@ impl Store for Rocks {
     }
 
     fn settle(&self) -> Result<(), Error> {
-        on!(&self.db, db => db.flush_wal(true)).map_err(fail)?;
+        self.db.flush_wal(true).map_err(fail)?;
         let mut options = WaitForCompactOptions::default();
         options.set_flush(!self.holds_flushes);
-        on!(&self.db, db => db.wait_for_compact(&options)).map_err(fail)
+        self.db.wait_for_compact(&options).map_err(fail)
     }
 
     fn compact(&self) -> Result<(), Error> {
-        on!(&self.db, db => db.compact_range(None::<&[u8]>, None::<&[u8]>));
+        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
         self.settle()
     }
 
@@ -223,12 +184,12 @@ impl Store for Rocks {
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {
-        on!(&self.db, db => db.flush_wal(true)).map_err(fail)
+        self.db.flush_wal(true).map_err(fail)
     }
 }
 
 struct RocksSession<'a> {
-    db: &'a Handle,
+    db: &'a DB,
     read: ReadOptions,
     unsynced: WriteOptions,
     synced: WriteOptions,
@@ -236,56 +197,29 @@ struct RocksSession<'a> {
 
 impl Session for RocksSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        on!(self.db, db => db.put_opt(key, value, &self.unsynced)).map_err(fail)
+        self.db.put_opt(key, value, &self.unsynced).map_err(fail)
     }
 
     fn put_synced(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        on!(self.db, db => db.put_opt(key, value, &self.synced)).map_err(fail)
+        self.db.put_opt(key, value, &self.synced).map_err(fail)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        on!(self.db, db => db.write_opt(records(batch), &self.unsynced)).map_err(fail)
+        let records = records(batch);
+        self.db.write_opt(records, &self.unsynced).map_err(fail)
     }
 
     fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
-        on!(self.db, db => db.write_opt(records(batch), &self.synced)).map_err(fail)
+        let records = records(batch);
+        self.db.write_opt(records, &self.synced).map_err(fail)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        on!(self.db, db => db.delete_opt(key, &self.unsynced)).map_err(fail)
-    }
-
-    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
-        let Handle::Transactions(db) = self.db else {
-            return Err(Error::Request(format!("{NAME} was opened without them")));
-        };
-        let mut options = OptimisticTransactionOptions::default();
-        options.set_snapshot(true);
-        let mut done = Transacted::default();
-        loop {
-            done.found = 0;
-            let txn = db.transaction_opt(&self.unsynced, &options);
-            for (key, value) in batch.iter() {
-                let read = txn.get_pinned_for_update(key, true).map_err(fail)?;
-                done.found += u64::from(read.inspect(|read| _ = black_box(&**read)).is_some());
-                match value {
-                    Some(value) => txn.put(key, value),
-                    None => txn.delete(key),
-                }
-                .map_err(fail)?;
-            }
-            match txn.commit() {
-                Ok(()) => return Ok(done),
-                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {
-                    done.conflicts += 1;
-                }
-                Err(error) => return Err(fail(error)),
-            }
-        }
+        self.db.delete_opt(key, &self.unsynced).map_err(fail)
     }
 
     fn get(&mut self, key: &[u8]) -> Result<bool, Error> {
-        let value = on!(self.db, db => db.get_pinned_opt(key, &self.read)).map_err(fail)?;
+        let value = self.db.get_pinned_opt(key, &self.read).map_err(fail)?;
         Ok(value.inspect(|value| _ = black_box(&**value)).is_some())
     }
 
@@ -294,25 +228,21 @@ impl Session for RocksSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        Ok(on!(self.db, db => {
-            let mut iterator = db.raw_iterator();
-            iterator.seek(from);
-            steps_with(iterator, DBRawIteratorWithThreadMode::next)
-        }))
+        let mut iterator = self.db.raw_iterator();
+        iterator.seek(from);
+        Ok(steps_with(iterator, DBRawIterator::next))
     }
 
     fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        Ok(on!(self.db, db => {
-            let mut iterator = db.raw_iterator();
-            iterator.seek_for_prev(from);
-            steps_with(iterator, DBRawIteratorWithThreadMode::prev)
-        }))
+        let mut iterator = self.db.raw_iterator();
+        iterator.seek_for_prev(from);
+        Ok(steps_with(iterator, DBRawIterator::prev))
     }
 }
 
 /// The records of a batch as RocksDB takes them.
-fn records<const TRANSACTIONS: bool>(batch: &Batch) -> WriteBatchWithTransaction<TRANSACTIONS> {
-    let mut records = WriteBatchWithTransaction::default();
+fn records(batch: &Batch) -> WriteBatch {
+    let mut records = WriteBatch::default();
     for (key, value) in batch.iter() {
         match value {
             Some(value) => records.put(key, value),
@@ -323,9 +253,9 @@ fn records<const TRANSACTIONS: bool>(batch: &Batch) -> WriteBatchWithTransaction
 }
 
 /// Steps from where the iterator is, each by `advance`.
-fn steps_with<'a, D: DBAccess>(
-    mut iterator: DBRawIteratorWithThreadMode<'a, D>,
-    advance: fn(&mut DBRawIteratorWithThreadMode<'a, D>),
+fn steps_with<'a>(
+    mut iterator: DBRawIterator<'a>,
+    advance: fn(&mut DBRawIterator<'a>),
 ) -> Steps<'a> {
     let mut is_first = true;
     Box::new(move |entries| {
