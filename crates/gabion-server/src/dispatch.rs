@@ -322,50 +322,27 @@ fn unknown_subcommand(command: &Command, name: &[u8]) -> Fault {
 }
 
 /// Runs a command, and serves those who have waited for its keys.
-fn execute(execution: Execution<'_>) -> Result<()> {
-    let Execution {
-        server,
-        commands,
-        command,
-        session,
-        work,
-        reply,
-        args,
-        is_inside,
-    } = execution;
-    let client = session.client.id;
-    let inner = Execution {
-        server,
-        commands,
-        command,
-        session,
-        work: &mut *work,
-        reply,
-        args,
-        is_inside,
-    };
-    let touched = perform(inner)?;
+fn execute(mut execution: Execution<'_>) -> Result<()> {
+    let (server, client) = (execution.server, execution.session.client.id);
+    let touched = perform(execution.again())?;
     server.tell_followers(&touched, Some(client));
     if !touched.is_empty() && server.blocking.count() > 0 {
-        wake::wake(server, commands, work, touched);
+        wake::wake(server, execution.commands, execution.work, touched);
     }
     Ok(())
 }
 
 /// Locks, runs, commits, and tells. Returns the keys that were changed, if anybody wants to know.
-pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
+pub(crate) fn perform(mut execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
     let Execution {
         server,
         commands,
         command,
-        session,
-        work,
-        reply,
         args,
-        is_inside,
+        ..
     } = execution;
-    work.commands += 1;
-    *session.client.command.lock() = &commands.entry(command).name;
+    execution.work.commands += 1;
+    *execution.session.client.command.lock() = &commands.entry(command).name;
     let held = lock(server, command, args)?;
     let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
         true => Way::Direct,
@@ -373,18 +350,9 @@ pub(crate) fn perform(execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
     };
     let is_asked_for =
         server.watch.is_used() || server.blocking.count() > 0 || server.tracking.is_used();
-    work.begin(way, now_ms(), is_asked_for);
-    let inner = Execution {
-        server,
-        commands,
-        command,
-        session,
-        work: &mut *work,
-        reply,
-        args,
-        is_inside,
-    };
-    let handled = call(inner);
+    execution.work.begin(way, now_ms(), is_asked_for);
+    let handled = call(execution.again());
+    let work = execution.work;
     if handled.is_err() {
         work.discard();
         return handled.map(|()| Vec::new());
@@ -465,14 +433,10 @@ pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
         }
         let began = Instant::now();
         let called = call(Execution {
-            server: outer.server,
-            commands: outer.commands,
             command,
-            session: &mut *outer.session,
-            work: &mut *outer.work,
-            reply: &mut *outer.reply,
             args,
             is_inside: true,
+            ..outer.again()
         });
         let micros = count_inside(outer, command, began, called.is_ok());
         note_slow(outer.server, &outer.session.client, args, micros);
@@ -524,14 +488,11 @@ pub(crate) fn call_in_script(
         }
         let began = Instant::now();
         let called = call(Execution {
-            server: outer.server,
-            commands: outer.commands,
             command,
-            session: &mut *outer.session,
-            work: &mut *outer.work,
             reply: &mut *reply,
             args,
             is_inside: true,
+            ..outer.again()
         });
         count_inside(outer, command, began, called.is_ok());
         called

@@ -40,6 +40,16 @@ pub(crate) struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
+    /// The same, for as long as a call takes that it is handed to.
+    pub(crate) fn again(&mut self) -> Execution<'_> {
+        Execution {
+            session: &mut *self.session,
+            work: &mut *self.work,
+            reply: &mut *self.reply,
+            ..*self
+        }
+    }
+
     /// The argument at `index`, which the arity has promised.
     pub(crate) fn arg(&self, index: usize) -> &'a [u8] {
         self.args.at(index)
