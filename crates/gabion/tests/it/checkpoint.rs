@@ -1,13 +1,11 @@
 //! Checkpoints: stores of their own with all that was acknowledged before, whatever fails.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use gabion::{Db, Durability, Engine, Error, MappedOptions, Options, Result, WriteBatch};
+use gabion::{Db, Durability, Engine, Error, MappedOptions, Options};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_twin, base_seed,
-    engines_on_disks, option_sets, small_options,
+    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_copies_beside_writers,
+    assert_twin, base_seed, engines_on_disks, option_sets, small_options,
 };
 
 /// Applies the writes of a workload to a store and its twin.
@@ -57,106 +55,18 @@ fn a_checkpoint_holds_what_the_store_held_and_both_go_on() {
     }
 }
 
-/// Keys that a batch gives the same number, in several buckets.
-const STAMPED: [&str; 4] = ["00", "33", "66", "99"];
-
-/// The numbers of the newest batch and of the newest single write that a store holds, after a look
-/// at all of it.
-fn newest(db: &Db) -> Result<(u64, u64)> {
-    let number = |value: &[u8]| u64::from_le_bytes(*value.first_chunk().unwrap());
-    let (one, other) = (db.default_keyspace(), db.keyspace("other")?);
-    let mut batches = Vec::new();
-    for keyspace in [one, &other] {
-        for key in STAMPED {
-            batches.push(keyspace.get(key)?.map_or(0, |value| number(&value)));
-        }
-    }
-    let first = batches[0];
-    assert!(
-        batches.iter().all(|batch| *batch == first),
-        "half a batch: {batches:?}"
-    );
-    let mut singles: Vec<u64> = Vec::new();
-    for pair in one.prefix("single ") {
-        singles.push(number(&pair?.1));
-    }
-    singles.sort_unstable();
-    let last = singles.len() as u64;
-    assert!(
-        singles.iter().copied().eq(1..=last),
-        "a write before the newest one of {last} is missing"
-    );
-    Ok((first, last))
-}
-
 #[test]
 fn a_checkpoint_beside_writers_is_a_prefix_of_what_they_wrote() {
     for engine in engines_on_disks() {
         for threads in [0, 2] {
             let options = small_options().engine(engine).background_threads(threads);
-            checkpoint_beside_writers(&options);
+            assert_copies_beside_writers(&options, |db| {
+                let target = Disk::simulated(&SimDisk::new());
+                db.checkpoint_on(&target).unwrap();
+                (target, None)
+            });
         }
     }
-}
-
-/// One writer of batches, one of singles, and checkpoints all the time.
-fn checkpoint_beside_writers(options: &Options) {
-    let db = Db::open_on(Disk::simulated(&SimDisk::new()), options.clone()).unwrap();
-    let other = db.keyspace("other").unwrap();
-    let acknowledged = [const { AtomicU64::new(0) }; 2];
-    // ORDER: SeqCst (all); what is acknowledged before a checkpoint begins must be in it.
-    let now = || {
-        acknowledged
-            .each_ref()
-            .map(|one| one.load(Ordering::SeqCst))
-    };
-    let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut number = 0_u64;
-            // ORDER: as above.
-            while !ended.load(Ordering::SeqCst) {
-                number += 1;
-                let mut batch = WriteBatch::new();
-                for key in STAMPED {
-                    for keyspace in [db.default_keyspace(), &other] {
-                        batch.put(keyspace, key, number.to_le_bytes()).unwrap();
-                    }
-                }
-                db.write(batch).unwrap();
-                // ORDER: as above.
-                acknowledged[0].store(number, Ordering::SeqCst);
-            }
-        });
-        scope.spawn(|| {
-            let mut number = 0_u64;
-            // ORDER: as above.
-            while !ended.load(Ordering::SeqCst) {
-                number += 1;
-                // The keys of the numbers are far apart from each other.
-                let key = format!("single {:016x}", number.reverse_bits());
-                db.put(key, number.to_le_bytes()).unwrap();
-                // ORDER: as above.
-                acknowledged[1].store(number, Ordering::SeqCst);
-            }
-        });
-        // Checkpoints of a store that nobody writes to yet would show nothing.
-        while now().contains(&0) {
-            std::thread::yield_now();
-        }
-        for _ in 0..12 {
-            let before = now();
-            let target = Disk::simulated(&SimDisk::new());
-            db.checkpoint_on(&target).unwrap();
-            let copy = Db::open_on(target, options.clone()).unwrap();
-            let found = newest(&copy).unwrap();
-            let most = now();
-            assert!((before[0]..=most[0] + 1).contains(&found.0), "{found:?}");
-            assert!((before[1]..=most[1] + 1).contains(&found.1), "{found:?}");
-        }
-        // ORDER: as above.
-        ended.store(true, Ordering::SeqCst);
-    });
 }
 
 /// A store with some history, and its twin.

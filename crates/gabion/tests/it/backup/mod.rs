@@ -6,16 +6,13 @@ mod model;
 mod refusals;
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gabion::{
-    BackupInfo, BackupOptions, BackupRepository, Db, Engine, Error, Keep, Options, WriteBatch,
-};
+use gabion::{BackupInfo, BackupOptions, BackupRepository, Db, Engine, Error, Keep, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_twin, base_seed, bytes_of,
-    small_options,
+    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_copies_beside_writers,
+    assert_twin, base_seed, bytes_of, small_options,
 };
 
 /// The engines with backups.
@@ -227,101 +224,18 @@ fn a_store_that_took_another_way_is_not_taken_for_what_it_was() {
     }
 }
 
-/// One writer of batches, one of singles, and backups all the time.
 #[test]
 fn a_backup_beside_writers_is_a_prefix_of_what_they_wrote() {
     for engine in engines() {
         for threads in [0, 2] {
             let options = small_options().engine(engine).background_threads(threads);
-            backups_beside_writers(&options);
+            let to = SimDisk::new();
+            assert_copies_beside_writers(&options, |db| {
+                let made = backup(db, &to);
+                (restored(&repository(&to), made.id), Some(made.position))
+            });
         }
     }
-}
-
-fn backups_beside_writers(options: &Options) {
-    let db = Db::open_on(Disk::simulated(&SimDisk::new()), options.clone()).unwrap();
-    let other = db.keyspace("other").unwrap();
-    let acknowledged = [const { AtomicU64::new(0) }; 2];
-    // ORDER: SeqCst (all); what is acknowledged before a backup begins must be in it.
-    let now = || {
-        acknowledged
-            .each_ref()
-            .map(|one| one.load(Ordering::SeqCst))
-    };
-    let ended = AtomicBool::new(false);
-    let number_of = |value: Option<gabion::Slice>| {
-        value.map_or(0, |value| u64::from_le_bytes(*value.first_chunk().unwrap()))
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut number = 0_u64;
-            // ORDER: as above.
-            while !ended.load(Ordering::SeqCst) {
-                number += 1;
-                let mut batch = WriteBatch::new();
-                for keyspace in [db.default_keyspace(), &other] {
-                    for key in ["00", "33", "66", "99"] {
-                        batch.put(keyspace, key, number.to_le_bytes()).unwrap();
-                    }
-                }
-                db.write(batch).unwrap();
-                // ORDER: as above.
-                acknowledged[0].store(number, Ordering::SeqCst);
-            }
-        });
-        scope.spawn(|| {
-            let mut number = 0_u64;
-            // ORDER: as above.
-            while !ended.load(Ordering::SeqCst) {
-                number += 1;
-                let key = format!("single {:016x}", number.reverse_bits());
-                db.put(key, number.to_le_bytes()).unwrap();
-                // ORDER: as above.
-                acknowledged[1].store(number, Ordering::SeqCst);
-            }
-        });
-        while now().contains(&0) {
-            std::thread::yield_now();
-        }
-        let to = SimDisk::new();
-        for _ in 0..10 {
-            let before = now();
-            let made = backup(&db, &to);
-            let most = now();
-            let target = restored(&repository(&to), made.id);
-            let copy = Db::open_on(target, options.clone()).unwrap();
-            let other = copy.existing_keyspace("other").unwrap();
-            let mut batches = Vec::new();
-            for keyspace in [copy.default_keyspace(), &other] {
-                for key in ["00", "33", "66", "99"] {
-                    batches.push(number_of(keyspace.get(key).unwrap()));
-                }
-            }
-            assert!(
-                batches.iter().all(|own| *own == batches[0]),
-                "half a batch: {batches:?}"
-            );
-            let mut singles: Vec<u64> = copy
-                .prefix("single ")
-                .map(|pair| number_of(Some(pair.unwrap().1)))
-                .collect();
-            singles.sort_unstable();
-            let last = singles.len() as u64;
-            assert!(
-                singles.iter().copied().eq(1..=last),
-                "one of {last} is missing"
-            );
-            assert!(
-                (before[0]..=most[0] + 1).contains(&batches[0]),
-                "{batches:?}"
-            );
-            assert!((before[1]..=most[1] + 1).contains(&last), "{last}");
-            // Of the two writers' numbers, one a write, all are below the position.
-            assert!(batches[0] + last <= made.position, "{made:?}");
-        }
-        // ORDER: as above.
-        ended.store(true, Ordering::SeqCst);
-    });
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What the tests share: random choices, the twin of a store, option sets, workloads.
 
+mod copies;
 mod options;
 mod place;
 mod subject;
 mod twin;
 mod workload;
 
+pub(crate) use copies::assert_copies_beside_writers;
 pub(crate) use gabion_media::seeded::{Context, Random, each_seed, setting};
 pub(crate) use options::{
     Ticker, drawn_options, engines_on_disks, mapped, option_sets, roomy_options, roomy_tuning,
