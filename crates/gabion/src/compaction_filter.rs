@@ -4,6 +4,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::expiry::{value_of, value_start};
+use crate::limits::check_limits;
+use crate::types::Kind;
+
 /// Looks at values while compactions rewrite them, and says what becomes of them: for what
 /// [expiry](crate::Keyspace::put_expiring) cannot say.
 ///
@@ -12,9 +16,10 @@ use std::sync::Arc;
 /// see the value first, and then what the filter made of it. A newer version, or
 /// [operands](crate::Keyspace::merge) that are merged into this one, may lie above it. When a
 /// filter is called is not told: a value that is never rewritten is never seen, and
-/// [`Keyspace::compact`](crate::Keyspace::compact) rewrites all. What it removes is gone for who
-/// reads from then on, without a write: no sequence number tells of it, so it makes no conflict for
-/// a transaction.
+/// [`Keyspace::compact`](crate::Keyspace::compact) rewrites all. [`Engine::Flex`](crate::Engine)
+/// keeps pairs in place and rewrites none of its own accord: its filters are asked by that call
+/// alone. What a filter removes is gone for who reads from then on, without a write: no sequence
+/// number tells of it, so it makes no conflict for a transaction.
 ///
 /// The store knows of a filter as long as it is open; the options of the keyspace name it each
 /// time. It must not use the store. If it panics, the value stays.
@@ -73,11 +78,23 @@ impl<F: CompactionFilter> From<F> for FilterOfKeyspace {
 }
 
 impl FilterOfKeyspace {
-    /// What becomes of a value; it stays if the filter panics.
-    pub(crate) fn filter(&self, key: &[u8], value: &[u8]) -> Filtered {
+    /// What becomes of a record, as a kind and what is stored; nothing if it stays as it is, also
+    /// because it is no value, or because the filter panics or makes it too long.
+    pub(crate) fn filter(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Option<(Kind, Vec<u8>)> {
+        if !matches!(kind, Kind::Put | Kind::PutExpiring) {
+            return None;
+        }
         // Nothing of the store's is changed while a filter runs.
-        let filtered = catch_unwind(AssertUnwindSafe(|| self.0.filter(key, value)));
-        filtered.unwrap_or(Filtered::Keep)
+        let ask = || self.0.filter(key, value_of(kind, stored));
+        match catch_unwind(AssertUnwindSafe(ask)).ok()? {
+            Filtered::Keep => None,
+            Filtered::Remove => Some((Kind::Delete, Vec::new())),
+            Filtered::Replace(value) => {
+                check_limits(key, &value).ok()?;
+                let moment = stored.get(..value_start(kind)).unwrap_or_default();
+                Some((kind, [moment, &value].concat()))
+            }
+        }
     }
 }
 

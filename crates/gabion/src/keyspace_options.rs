@@ -58,7 +58,8 @@ pub struct KeyspaceOptions {
     /// What [merged](crate::Keyspace::merge) operands mean. A keyspace that has an operator keeps
     /// its name: options without it, or with another one, are an error from then on.
     pub merge: Option<MergeOperator>,
-    /// What compactions ask about values, as long as the store is open. For [`Engine::Wip`].
+    /// What compactions ask about values, as long as the store is open. For [`Engine::Wip`] and
+    /// [`Engine::Flex`].
     pub compaction_filter: Option<FilterOfKeyspace>,
 }
 
@@ -277,7 +278,6 @@ impl KeyspaceOptions {
             || self.filter_bits_per_key.is_some();
         let operation = match engine {
             Engine::Wip => return Ok(()),
-            Engine::Flex if self.compaction_filter.is_some() => "compaction filters",
             Engine::Flex if of_tables => "options of tables for single keyspaces",
             Engine::Scmkv | Engine::Sptree if !self.is_empty() => "options of single keyspaces",
             _ => return Ok(()),

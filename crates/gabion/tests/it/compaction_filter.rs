@@ -8,7 +8,9 @@ use std::time::Duration;
 use gabion::{CompactionFilter, Db, Engine, Error, Filtered, Keyspace, KeyspaceOptions, Snapshot};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Context, Random, base_seed, bytes_of, setting, small_options};
+use crate::support::{
+    Context, Random, base_seed, bytes_of, mapped, setting, small_mapped, small_options,
+};
 
 /// Removes values that begin with a byte below the threshold, and cuts those whose second one is
 /// odd to a byte.
@@ -57,12 +59,14 @@ fn assert_may_be(found: &Twin, twin: &Twin, threshold: u64) {
 /// Snapshots see what they saw, at any time; after a full compaction without any, all is filtered.
 #[test]
 fn snapshots_see_what_they_saw_and_the_rest_is_filtered() {
-    for number in 0..setting("GABION_FILTER_CASES", 30) {
+    for number in 0..setting("GABION_FILTER_CASES", 60) {
         let seed = base_seed() ^ (0xf1_0000 + number);
-        let _context = Context(|| format!("seed {seed}"));
+        let engine = [Engine::Wip, Engine::Flex][(number % 2) as usize];
+        let _context = Context(|| format!("{engine}, seed {seed}"));
         let mut random = Random::new(seed);
         let filter = Threshold(Arc::default());
-        let db = Db::open_on(Disk::simulated(&SimDisk::new()), small_options()).unwrap();
+        let options = small_options().engine(engine);
+        let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
         let options = KeyspaceOptions::default().compaction_filter(filter.clone());
         let keyspace = db.keyspace_with("filtered", &options).unwrap();
         let mut twin = Twin::new();
@@ -133,29 +137,85 @@ fn snapshots_see_what_they_saw_and_the_rest_is_filtered() {
     }
 }
 
-#[test]
-fn a_filter_that_panics_keeps_the_value_and_other_engines_say_that_they_have_none() {
-    struct Panics;
-    impl CompactionFilter for Panics {
-        fn filter(&self, _key: &[u8], _value: &[u8]) -> Filtered {
-            panic!("on purpose")
-        }
+struct Panics;
+
+impl CompactionFilter for Panics {
+    fn filter(&self, _key: &[u8], _value: &[u8]) -> Filtered {
+        panic!("on purpose")
     }
+}
+
+/// Makes each value a byte longer whenever it sees it.
+struct Longer;
+
+impl CompactionFilter for Longer {
+    fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
+        Filtered::Replace([value, b"+"].concat())
+    }
+}
+
+fn open(engine: Engine) -> Db {
+    let options = small_options().engine(engine);
+    Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap()
+}
+
+#[test]
+fn a_filter_that_panics_keeps_the_value() {
+    for engine in [Engine::Wip, Engine::Flex] {
+        let db = open(engine);
+        let options = KeyspaceOptions::default().compaction_filter(Panics);
+        let own: Keyspace = db.keyspace_with("own", &options).unwrap();
+        own.put("key", "value").unwrap();
+        db.flush().unwrap();
+        own.compact::<&[u8]>(..).unwrap();
+        assert_eq!(own.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        db.close().unwrap();
+    }
+}
+
+/// What it makes of them cuts intervals and fills tables, and comes before nobody's eyes again.
+#[test]
+fn a_full_compaction_asks_about_each_value_once() {
+    for engine in [Engine::Wip, Engine::Flex] {
+        let db = open(engine);
+        let options = KeyspaceOptions::default().compaction_filter(Longer);
+        let own: Keyspace = db.keyspace_with("own", &options).unwrap();
+        let count = 2_000;
+        for number in 0..count {
+            own.put(format!("key {number:05}"), "x".repeat(number % 70))
+                .unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let mut before = pairs(own.iter());
+        for _ in 0..3 {
+            own.compact::<&[u8]>(..).unwrap();
+            let after = pairs(own.iter());
+            assert_eq!(after.len(), count);
+            for (key, value) in &after {
+                assert_eq!(
+                    *value,
+                    [&before[key][..], b"+"].concat(),
+                    "{engine}: {key:?}"
+                );
+            }
+            before = after;
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn engines_without_filters_say_so() {
     let options = KeyspaceOptions::default().compaction_filter(Panics);
-    let open = |engine| {
-        let options = small_options().engine(engine);
-        Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap()
-    };
-    let db = open(Engine::Wip);
-    let own: Keyspace = db.keyspace_with("own", &options).unwrap();
-    own.put("key", "value").unwrap();
-    db.flush().unwrap();
-    own.compact::<&[u8]>(..).unwrap();
-    assert_eq!(own.get("key").unwrap().as_deref(), Some(&b"value"[..]));
-    db.close().unwrap();
-    let refused = open(Engine::Flex).keyspace_with("own", &options);
-    assert!(
-        matches!(refused, Err(Error::Unsupported { .. })),
-        "{refused:?}"
-    );
+    for engine in [Engine::Scmkv, Engine::Sptree] {
+        let dir = tempfile::tempdir().unwrap();
+        let options_of_store = mapped(small_options(), |_| small_mapped()).engine(engine);
+        let db = options_of_store.open(dir.path()).unwrap();
+        let refused = db.keyspace_with("own", &options);
+        assert!(
+            matches!(refused, Err(Error::Unsupported { .. })),
+            "{refused:?}"
+        );
+    }
 }

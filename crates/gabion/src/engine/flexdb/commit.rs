@@ -39,7 +39,7 @@ use super::index::{Place, Seek};
 use super::interval::Interval;
 use super::layout::Root;
 use super::partition::{Changes, Partition, Reader, Wanted};
-use super::sweep::remove_expired;
+use super::sweep::{change_held, changes_of};
 use super::{Flex, Keyspace};
 use crate::Result;
 use crate::bytes::assign;
@@ -224,8 +224,9 @@ impl Flex {
         }
     }
 
-    /// Merges everything, removes what has expired in a range, and writes all of its intervals anew
-    /// that lie in several extents.
+    /// Merges everything, removes what has expired in a range, asks the keyspace's filter about the
+    /// rest unless somebody reads an earlier moment, and writes all intervals anew that lie in
+    /// several extents.
     pub(crate) fn compact_range(
         &self,
         keyspace: &Keyspace,
@@ -234,27 +235,37 @@ impl Flex {
     ) -> Result<()> {
         self.flush()?;
         let horizon = self.horizon();
+        let filter = keyspace.own.compaction_filter();
+        let filter = filter.filter(|_| self.snapshots.oldest().is_none());
         let mut at = Some(lower.to_vec());
+        // Up to which key pairs have been looked at; nothing when all have been.
+        let mut looked_at: Option<Vec<u8>> = at.clone();
         let mut changed = false;
         while let Some(key) = at.filter(|key| upper.is_none_or(|upper| &**key < upper)) {
             self.health.check_writable()?;
             let lock = self.lock_merges_of(keyspace)?;
             let partition = &keyspace.partition;
             let held = partition.interval(Seek::At(&key), Reader::Merge)?;
-            if held.interval.has_any_expired(horizon) {
-                // What is left of it is looked at again.
-                let written = remove_expired(partition, held, horizon);
-                let written = written.map_err(|error| self.fail_unless_short(error))?;
-                changed = true;
-                at = Some(key);
-                drop(lock);
-                self.pay(Class::Usual, written);
-                continue;
+            if looked_at.as_ref().is_some_and(|up_to| *up_to <= key) {
+                // Once: a filter may answer otherwise when it sees what it has made.
+                looked_at = held.place.upper().map(<[u8]>::to_vec);
+                let changes = changes_of(&held.interval, &key, horizon, filter.as_ref());
+                if changes.len() > 0 {
+                    let written = change_held(partition, held, &changes);
+                    let written = written.map_err(|error| self.fail_unless_short(error))?;
+                    changed = true;
+                    at = Some(key);
+                    drop(lock);
+                    self.pay(Class::Usual, written);
+                    continue;
+                }
             }
             let done = partition.defragment(&held);
             let done = done.map_err(|error| self.fail_unless_short(error))?;
             changed |= done;
-            at = held.place.upper().map(<[u8]>::to_vec);
+            // What has become small may have been joined with what nobody has looked at yet.
+            let ends = [held.place.upper(), looked_at.as_deref()];
+            at = ends.into_iter().flatten().min().map(<[u8]>::to_vec);
             drop(lock);
             if done {
                 self.pay(Class::Usual, held.place.len());

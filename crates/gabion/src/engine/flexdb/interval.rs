@@ -392,9 +392,9 @@ impl Interval {
         self.expires && has_expired(self.kind(at), self.stored(at), || moment)
     }
 
-    /// Whether any pair has expired by a moment.
-    pub(super) fn has_any_expired(&self, moment: Moment) -> bool {
-        self.expires && (0..self.len()).any(|at| self.has_expired(at, moment))
+    /// Whether any pair may expire.
+    pub(super) fn may_expire(&self) -> bool {
+        self.expires
     }
 
     /// What is stored of pair `at` behind its key.

@@ -22,10 +22,12 @@ use std::sync::Arc;
 use super::Flex;
 use super::Keyspace;
 use super::index::Seek;
+use super::interval::Interval;
 use super::partition::{Changes, Held, Partition, Reader, Wanted};
 use crate::Result;
+use crate::compaction_filter::FilterOfKeyspace;
 use crate::engine::expiries::{Sample, is_worth};
-use crate::expiry::{Moment, expires};
+use crate::expiry::{Moment, expires, has_expired};
 
 /// Intervals that a step of a sweep looks at: by estimate a millisecond where they are cached.
 const INTERVALS: usize = 64;
@@ -139,7 +141,8 @@ impl Flex {
                 }
             }
             drop(interval);
-            written += remove_expired(partition, held, horizon)?;
+            let changes = changes_of(&held.interval, &[], horizon, None);
+            written += change_held(partition, held, &changes)?;
             match next {
                 Some(next) => at = next,
                 None => {
@@ -162,13 +165,39 @@ impl Flex {
     }
 }
 
-/// Removes the pairs of an interval that have expired by a moment; returns the bytes that were
-/// written. The caller holds the merge lock.
-pub(super) fn remove_expired(partition: &Partition, held: Held, horizon: Moment) -> Result<u64> {
+/// What becomes of the pairs of an interval from a key on: those that have expired by a moment go,
+/// and a filter says it of the others.
+pub(super) fn changes_of(
+    interval: &Interval,
+    from: &[u8],
+    horizon: Moment,
+    filter: Option<&FilterOfKeyspace>,
+) -> Changes {
     let mut changes = Changes::default();
-    let interval = &held.interval;
-    let gone = (0..interval.len()).filter(|pair| interval.has_expired(*pair, horizon));
-    gone.for_each(|pair| changes.remove(interval.key(pair)));
+    if filter.is_none() && !interval.may_expire() {
+        return changes;
+    }
+    for pair in interval.count_below(from)..interval.len() {
+        let (key, kind, stored) = (
+            interval.key(pair),
+            interval.kind(pair),
+            interval.stored(pair),
+        );
+        if has_expired(kind, stored, || horizon) {
+            changes.remove(key);
+        } else if let Some((kind, stored)) = filter.and_then(|own| own.filter(key, kind, stored)) {
+            match kind.is_tombstone() {
+                true => changes.remove(key),
+                false => changes.put(kind, key, &stored),
+            }
+        }
+    }
+    changes
+}
+
+/// Makes changes of an interval; returns the bytes that were written. The caller holds the merge
+/// lock.
+pub(super) fn change_held(partition: &Partition, held: Held, changes: &Changes) -> Result<u64> {
     if changes.len() == 0 {
         return Ok(0);
     }
@@ -177,7 +206,7 @@ pub(super) fn remove_expired(partition: &Partition, held: Held, horizon: Moment)
         interval: Some(held.interval),
         place: held.place,
     };
-    partition.change(vec![wanted], &changes)
+    partition.change(vec![wanted], changes)
 }
 
 #[cfg(test)]

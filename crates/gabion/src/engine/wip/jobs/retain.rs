@@ -17,11 +17,10 @@
 //! into fragments before, and are put between the entries where they belong.
 
 use crate::Result;
-use crate::compaction_filter::{FilterOfKeyspace, Filtered};
+use crate::compaction_filter::FilterOfKeyspace;
 use crate::engine::range_deletes::Fragments;
 use crate::engine::snapshots::Protected;
-use crate::expiry::{has_expired, value_of, value_start};
-use crate::limits::check_limits;
+use crate::expiry::has_expired;
 use crate::merge::MergeOperator;
 use crate::operands::{Asked, Operands, malformed_in_memory};
 use crate::types::{Kind, Seq};
@@ -152,18 +151,7 @@ impl Retain {
     /// What a filter makes of a version; nothing if that stays as it is.
     #[cold]
     fn filtered(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Option<(Kind, Vec<u8>)> {
-        if !matches!(kind, Kind::Put | Kind::PutExpiring) {
-            return None;
-        }
-        match self.filter.as_ref()?.filter(key, value_of(kind, stored)) {
-            Filtered::Keep => None,
-            Filtered::Remove => Some((Kind::Delete, Vec::new())),
-            Filtered::Replace(value) => {
-                check_limits(key, &value).ok()?;
-                let moment = stored.get(..value_start(kind)).unwrap_or_default();
-                Some((kind, [moment, &value].concat()))
-            }
-        }
+        self.filter.as_ref()?.filter(key, kind, stored)
     }
 
     /// Holds a version of the last key, as long as a merge needs what comes.
