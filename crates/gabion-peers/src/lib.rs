@@ -47,6 +47,8 @@ pub fn targets() -> &'static [Target] {
 static TARGETS: &[Target] = &[
     #[cfg(feature = "rocksdb")]
     rocksdb::TARGET,
+    #[cfg(feature = "rocksdb")]
+    rocksdb::TRANSACTIONS,
     #[cfg(feature = "leveldb")]
     leveldb::TARGET,
     #[cfg(feature = "lmdb")]

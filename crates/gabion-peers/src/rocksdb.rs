@@ -20,11 +20,14 @@ use std::hint::black_box;
 
 use gabion_lab::Error;
 use gabion_lab::result::BytesWritten;
-use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+};
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBRawIterator, Options, ReadOptions, WaitForCompactOptions,
-    WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache as BlockCache, DB, DBAccess, DBRawIteratorWithThreadMode, ErrorKind,
+    OptimisticTransactionDB, OptimisticTransactionOptions, Options, ReadOptions,
+    WaitForCompactOptions, WriteBatchWithTransaction, WriteOptions,
 };
 use serde_json::{Value, json};
 
@@ -38,7 +41,20 @@ pub(crate) const TARGET: Target = Target {
     abilities: ABILITIES,
     cache: Cache::Own,
     loses: LOSES_UNSYNCED,
-    open,
+    open: |asked| open(asked, false),
+};
+
+/// RocksDB by the interface that has transactions: it keeps MemTables for longer, to find conflicts
+/// in them.
+pub(crate) const TRANSACTIONS: Target = Target {
+    name: "rocksdb-txn",
+    about: "RocksDB 11.8.1 opened as its OptimisticTransactionDB",
+    abilities: Abilities {
+        transactions: true,
+        ..ABILITIES
+    },
+    open: |asked| open(asked, true),
+    ..TARGET
 };
 
 /// Bits per key of the filters: one false positive in a hundred.
@@ -52,8 +68,24 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 /// The newest format of tables.
 const FORMAT_VERSION: i32 = 7;
 
+/// A store, without transactions or with them.
+enum Handle {
+    Plain(DB),
+    Transactions(OptimisticTransactionDB),
+}
+
+/// What both kinds of a store can do.
+macro_rules! on {
+    ($handle:expr, $db:ident => $call:expr) => {
+        match $handle {
+            Handle::Plain($db) => $call,
+            Handle::Transactions($db) => $call,
+        }
+    };
+}
+
 pub(crate) struct Rocks {
-    db: DB,
+    db: Handle,
     options: Options,
     settings: Value,
     holds_flushes: bool,
@@ -63,12 +95,12 @@ fn fail(error: impl std::fmt::Display) -> Error {
     peer_error(NAME, error)
 }
 
-fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(Rocks::open(asked)?))
+fn open(asked: &StoreOptions, has_transactions: bool) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(Rocks::open(asked, has_transactions)?))
 }
 
 impl Rocks {
-    fn open(asked: &StoreOptions) -> Result<Rocks, Error> {
+    fn open(asked: &StoreOptions, has_transactions: bool) -> Result<Rocks, Error> {
         check_existing(NAME, asked, "CURRENT")?;
         let write_buffer_bytes: usize = match asked.hold_flushes {
             // Not far more than is needed, since it reserves files of that size for its log.
@@ -79,7 +111,7 @@ impl Rocks {
         let background_jobs: i32 = saturated(asked.background_threads.max(2));
 
         let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&Cache::new_lru_cache(saturated(asked.cache_bytes)));
+        table.set_block_cache(&BlockCache::new_lru_cache(saturated(asked.cache_bytes)));
         table.set_block_size(BLOCK_BYTES);
         table.set_bloom_filter(FILTER_BITS, false);
         table.set_cache_index_and_filter_blocks(true);
@@ -98,7 +130,11 @@ impl Rocks {
         options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.enable_statistics();
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
-        let db = DB::open(&options, &asked.dir).map_err(fail)?;
+        let db = match has_transactions {
+            false => DB::open(&options, &asked.dir).map(Handle::Plain),
+            true => OptimisticTransactionDB::open(&options, &asked.dir).map(Handle::Transactions),
+        };
+        let db = db.map_err(fail)?;
 
         let settings = json!({
             "guide": "RocksDB wiki, Setup Options and Basic Tuning",
@@ -130,8 +166,11 @@ impl Rocks {
     /// All records, by RocksDB's own iterator.
     #[cfg(test)]
     pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
-        let store = Rocks::open(asked).unwrap();
-        let records = store.db.iterator(rocksdb::IteratorMode::Start);
+        let store = Rocks::open(asked, false).unwrap();
+        let Handle::Plain(db) = &store.db else {
+            unreachable!("it was opened so")
+        };
+        let records = db.iterator(rocksdb::IteratorMode::Start);
         records
             .map(Result::unwrap)
             .map(|(key, value)| (key.into_vec(), value.into_vec()))
@@ -152,14 +191,14 @@ impl Store for Rocks {
     }
 
     fn settle(&self) -> Result<(), Error> {
-        self.db.flush_wal(true).map_err(fail)?;
+        on!(&self.db, db => db.flush_wal(true)).map_err(fail)?;
         let mut options = WaitForCompactOptions::default();
         options.set_flush(!self.holds_flushes);
-        self.db.wait_for_compact(&options).map_err(fail)
+        on!(&self.db, db => db.wait_for_compact(&options)).map_err(fail)
     }
 
     fn compact(&self) -> Result<(), Error> {
-        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        on!(&self.db, db => db.compact_range(None::<&[u8]>, None::<&[u8]>));
         self.settle()
     }
 
@@ -184,12 +223,12 @@ impl Store for Rocks {
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {
-        self.db.flush_wal(true).map_err(fail)
+        on!(&self.db, db => db.flush_wal(true)).map_err(fail)
     }
 }
 
 struct RocksSession<'a> {
-    db: &'a DB,
+    db: &'a Handle,
     read: ReadOptions,
     unsynced: WriteOptions,
     synced: WriteOptions,
@@ -197,29 +236,56 @@ struct RocksSession<'a> {
 
 impl Session for RocksSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.db.put_opt(key, value, &self.unsynced).map_err(fail)
+        on!(self.db, db => db.put_opt(key, value, &self.unsynced)).map_err(fail)
     }
 
     fn put_synced(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.db.put_opt(key, value, &self.synced).map_err(fail)
+        on!(self.db, db => db.put_opt(key, value, &self.synced)).map_err(fail)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let records = records(batch);
-        self.db.write_opt(records, &self.unsynced).map_err(fail)
+        on!(self.db, db => db.write_opt(records(batch), &self.unsynced)).map_err(fail)
     }
 
     fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
-        let records = records(batch);
-        self.db.write_opt(records, &self.synced).map_err(fail)
+        on!(self.db, db => db.write_opt(records(batch), &self.synced)).map_err(fail)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.db.delete_opt(key, &self.unsynced).map_err(fail)
+        on!(self.db, db => db.delete_opt(key, &self.unsynced)).map_err(fail)
+    }
+
+    fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
+        let Handle::Transactions(db) = self.db else {
+            return Err(Error::Request(format!("{NAME} was opened without them")));
+        };
+        let mut options = OptimisticTransactionOptions::default();
+        options.set_snapshot(true);
+        let mut done = Transacted::default();
+        loop {
+            done.found = 0;
+            let txn = db.transaction_opt(&self.unsynced, &options);
+            for (key, value) in batch.iter() {
+                let read = txn.get_pinned_for_update(key, true).map_err(fail)?;
+                done.found += u64::from(read.inspect(|read| _ = black_box(&**read)).is_some());
+                match value {
+                    Some(value) => txn.put(key, value),
+                    None => txn.delete(key),
+                }
+                .map_err(fail)?;
+            }
+            match txn.commit() {
+                Ok(()) => return Ok(done),
+                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {
+                    done.conflicts += 1;
+                }
+                Err(error) => return Err(fail(error)),
+            }
+        }
     }
 
     fn get(&mut self, key: &[u8]) -> Result<bool, Error> {
-        let value = self.db.get_pinned_opt(key, &self.read).map_err(fail)?;
+        let value = on!(self.db, db => db.get_pinned_opt(key, &self.read)).map_err(fail)?;
         Ok(value.inspect(|value| _ = black_box(&**value)).is_some())
     }
 
@@ -228,21 +294,25 @@ impl Session for RocksSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let mut iterator = self.db.raw_iterator();
-        iterator.seek(from);
-        Ok(steps_with(iterator, DBRawIterator::next))
+        Ok(on!(self.db, db => {
+            let mut iterator = db.raw_iterator();
+            iterator.seek(from);
+            steps_with(iterator, DBRawIteratorWithThreadMode::next)
+        }))
     }
 
     fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let mut iterator = self.db.raw_iterator();
-        iterator.seek_for_prev(from);
-        Ok(steps_with(iterator, DBRawIterator::prev))
+        Ok(on!(self.db, db => {
+            let mut iterator = db.raw_iterator();
+            iterator.seek_for_prev(from);
+            steps_with(iterator, DBRawIteratorWithThreadMode::prev)
+        }))
     }
 }
 
 /// The records of a batch as RocksDB takes them.
-fn records(batch: &Batch) -> WriteBatch {
-    let mut records = WriteBatch::default();
+fn records<const TRANSACTIONS: bool>(batch: &Batch) -> WriteBatchWithTransaction<TRANSACTIONS> {
+    let mut records = WriteBatchWithTransaction::default();
     for (key, value) in batch.iter() {
         match value {
             Some(value) => records.put(key, value),
@@ -253,9 +323,9 @@ fn records(batch: &Batch) -> WriteBatch {
 }
 
 /// Steps from where the iterator is, each by `advance`.
-fn steps_with<'a>(
-    mut iterator: DBRawIterator<'a>,
-    advance: fn(&mut DBRawIterator<'a>),
+fn steps_with<'a, D: DBAccess>(
+    mut iterator: DBRawIteratorWithThreadMode<'a, D>,
+    advance: fn(&mut DBRawIteratorWithThreadMode<'a, D>),
 ) -> Steps<'a> {
     let mut is_first = true;
     Box::new(move |entries| {
