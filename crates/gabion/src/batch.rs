@@ -81,7 +81,7 @@ impl WriteBatch {
     /// [expiry](crate::Capabilities::expiry).
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`Keyspace::put_expiring`].
     pub fn put_expiring(
         &mut self,
         keyspace: &Keyspace,
@@ -100,7 +100,7 @@ impl WriteBatch {
     /// As [`WriteBatch::put`], and those of [`Keyspace::merge`] that need no look at the store.
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`Keyspace::merge`].
     pub fn merge(
         &mut self,
         keyspace: &Keyspace,
@@ -118,7 +118,7 @@ impl WriteBatch {
     /// As [`WriteBatch::put`].
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`WriteBatch::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(keyspace, Kind::Delete, key.as_ref(), &[])
     }
@@ -130,7 +130,7 @@ impl WriteBatch {
     /// [order](crate::Capabilities::ordered).
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`WriteBatch::put`].
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,

@@ -47,7 +47,7 @@ impl Keyspace {
     /// As [`Keyspace::put_expiring`], at the given durability.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::put_expiring`].
     pub fn put_expiring_with(
         &self,
         key: impl AsRef<[u8]>,

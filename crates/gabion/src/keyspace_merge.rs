@@ -42,7 +42,7 @@ impl Keyspace {
     /// As [`Keyspace::merge`], at the given durability.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::merge`].
     pub fn merge_with(
         &self,
         key: impl AsRef<[u8]>,

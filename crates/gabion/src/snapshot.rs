@@ -55,7 +55,7 @@ impl Snapshot {
     /// When the value that `key` had expires, if it does, as [`Keyspace::expires_at`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::expires_at`].
     pub fn expires_at(
         &self,
         keyspace: &Keyspace,

@@ -201,7 +201,7 @@ impl BackupRepository {
     /// As [`BackupRepository::create_or_open`], on a disk of any kind.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`BackupRepository::create_or_open`].
     #[doc(hidden)]
     pub fn create_or_open_on(disk: Disk) -> Result<BackupRepository> {
         let is_new = |disk: &Disk| -> Result<bool> {
@@ -223,7 +223,7 @@ impl BackupRepository {
     /// As [`BackupRepository::open`], on a disk of any kind.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`BackupRepository::open`].
     #[doc(hidden)]
     pub fn open_on(disk: Disk) -> Result<BackupRepository> {
         if !disk.exists(ROOT_NAME)? {

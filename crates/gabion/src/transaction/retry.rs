@@ -46,7 +46,7 @@ impl Db {
     /// As [`Db::transact`], with options.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Db::transact`].
     pub fn transact_with<T, E: From<Error>>(
         &self,
         options: TransactionOptions,
