@@ -10,10 +10,10 @@ use crate::ranges::{deleted_range, range_bounds};
 use crate::types::Kind;
 use crate::{Error, Keyspace, Result};
 
-/// Writes that become visible together and survive a crash together or not at all, across
-/// keyspaces. Later operations win over earlier ones on the same key.
+/// A group of writes, across keyspaces, that become visible together and survive a crash together
+/// or not at all. Later operations override earlier ones on the same key.
 ///
-/// A batch is encoded as it is built, so writing it costs one copy into the log.
+/// A batch encodes operations as they are added, so writing it costs one copy into the log.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -57,8 +57,8 @@ impl WriteBatch {
     ///
     /// # Errors
     /// [`Error::Limit`] when the key, the value or the batch is too long; the batch is unchanged.
-    /// A value that only the store's engine does not [take](crate::Capabilities::value_bytes_max)
-    /// is refused when the batch is written.
+    /// If only the store's engine does not [accept](crate::Capabilities::value_bytes_max) the
+    /// value, the write of the batch fails.
     ///
     /// # Panics
     /// When the batch holds operations on another store's keyspaces.
@@ -74,14 +74,15 @@ impl WriteBatch {
         }
     }
 
-    /// Adds a put of a value that expires, as [`Keyspace::put_expiring`]. It counts from this call.
+    /// Adds a put of a value that expires, as [`Keyspace::put_expiring`]. A `Duration` counts from
+    /// this call.
     ///
     /// # Errors
     /// As [`WriteBatch::put`]; [`Error::Unsupported`] of engines without
     /// [expiry](crate::Capabilities::expiry).
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`Keyspace::put_expiring`].
     pub fn put_expiring(
         &mut self,
         keyspace: &Keyspace,
@@ -100,7 +101,7 @@ impl WriteBatch {
     /// As [`WriteBatch::put`], and those of [`Keyspace::merge`] that need no look at the store.
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`Keyspace::merge`].
     pub fn merge(
         &mut self,
         keyspace: &Keyspace,
@@ -118,19 +119,20 @@ impl WriteBatch {
     /// As [`WriteBatch::put`].
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`WriteBatch::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(keyspace, Kind::Delete, key.as_ref(), &[])
     }
 
-    /// Adds a range delete: what earlier operations of the batch put into the range is gone, too.
+    /// Adds a range delete, which also removes what earlier operations of the batch put into the
+    /// range.
     ///
     /// # Errors
     /// As [`WriteBatch::put`]; [`Error::Unsupported`] of engines without
     /// [order](crate::Capabilities::ordered).
     ///
     /// # Panics
-    /// As there.
+    /// Those of [`WriteBatch::put`].
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,
@@ -179,7 +181,7 @@ impl WriteBatch {
         self.user_bytes
     }
 
-    /// Removes all operations and keeps the memory, for the next batch of a writer of many.
+    /// Removes all operations and keeps the memory for the next batch.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

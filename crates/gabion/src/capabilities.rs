@@ -17,13 +17,13 @@ pub enum Engine {
     /// FlexDB: all pairs of a keyspace sorted in one address space and changed in place, without
     /// levels and compactions.
     Flex,
-    /// SCMKV: pairs in logs and a hash table of words, in a mapped file. Without order and without
-    /// snapshots; for data that fit into memory, and for persistent memory. On an ordinary file
-    /// [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint of what has changed.
+    /// SCMKV: pairs in logs and a hash table of words, in a mapped file. It has no order and no
+    /// snapshots, and is for data that fits into memory, and for persistent memory. On an ordinary
+    /// file [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint of what has changed.
     Scmkv,
-    /// SPTree: a tree whose leaves lie in a mapped file, and all that leads to them in memory.
-    /// Ordered and without snapshots; for data that fit into memory, and for persistent memory. On
-    /// an ordinary file [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint of what
+    /// SPTree: a tree with its leaves in a mapped file and its inner nodes in memory. It is
+    /// ordered, has no snapshots, and is for data that fits into memory, and for persistent memory.
+    /// On an ordinary file [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint of what
     /// has changed.
     Sptree,
 }
@@ -32,7 +32,7 @@ impl Engine {
     /// All engines.
     pub const ALL: &'static [Engine] = &[Engine::Wip, Engine::Flex, Engine::Scmkv, Engine::Sptree];
 
-    /// The name by which the program and the reports know the engine.
+    /// The name of the engine in the program and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Wip => "wip",
@@ -133,8 +133,8 @@ impl FromStr for Engine {
     }
 }
 
-/// What an engine can do, known before it is tried. All engines have puts, gets, deletes,
-/// keyspaces, atomic batches and [`Keyspace::pairs`](crate::Keyspace::pairs); what an
+/// What an engine can do, so that a program knows before it tries. All engines have puts, gets,
+/// deletes, keyspaces, atomic batches and [`Keyspace::pairs`](crate::Keyspace::pairs); what an
 /// engine cannot do returns [`Error::Unsupported`](crate::Error::Unsupported).
 ///
 /// ```
@@ -151,11 +151,12 @@ pub struct Capabilities {
     /// all pairs.
     pub ordered: bool,
     /// Consistent views of an earlier moment. Without them, the values that
-    /// [`Keyspace::multi_get`](crate::Keyspace::multi_get) finds may be of several moments of the
-    /// call, but batches are seen whole; and so it is with an iterator, from page to page of a few
-    /// pairs: what is written while it runs it sees or not, and what is not comes exactly once.
+    /// [`Keyspace::multi_get`](crate::Keyspace::multi_get) returns may be of several moments during
+    /// the call, but never of half a batch. The same holds for an iterator, which reads pages of a
+    /// few pairs: it may or may not see what is written while it runs, and returns every other pair
+    /// exactly once.
     pub snapshots: bool,
-    /// Reads and writes that take effect together if nothing else has changed what they depend on:
+    /// Reads and writes that take effect together, if nobody else has changed what they depend on:
     /// [`Db::begin`](crate::Db::begin). All engines have
     /// [`Keyspace::update`](crate::Keyspace::update) and
     /// [`Keyspace::compare_and_swap`](crate::Keyspace::compare_and_swap).
@@ -164,23 +165,23 @@ pub struct Capabilities {
     pub expiry: bool,
     /// Changes that are written without a read: [`Keyspace::merge`](crate::Keyspace::merge).
     pub merges: bool,
-    /// Sorted pairs become part of the store as tables of their own, past the log and the
-    /// MemTables: [`Keyspace::ingest`](crate::Keyspace::ingest).
+    /// Sorted pairs become tables of the store directly, bypassing the log and the MemTables:
+    /// [`Keyspace::ingest`](crate::Keyspace::ingest).
     pub ingest: bool,
-    /// The store of a moment becomes another one while it is open:
+    /// Copies an open store, as of one moment, to a store of its own:
     /// [`Db::checkpoint`](crate::Db::checkpoint).
     pub checkpoint: bool,
-    /// The store of a moment goes to a repository, which holds each piece once:
+    /// Copies a store, as of one moment, to a repository that holds each piece once:
     /// [`Db::backup`](crate::Db::backup).
     pub backup: bool,
-    /// What can be read of a damaged store becomes another one: [`repair`](crate::repair()).
+    /// Saves what is readable of a damaged store to a new one: [`repair`](crate::repair()).
     pub repair: bool,
     /// Keyspaces have options of their own: [`Db::keyspace_with`](crate::Db::keyspace_with). Those
     /// of tables are for [`Engine::Wip`] alone.
     pub keyspace_options: bool,
     /// Keyspaces can be dropped: [`Db::drop_keyspace`](crate::Db::drop_keyspace).
     pub drop_keyspace: bool,
-    /// What is written can be followed: [`Db::changes`](crate::Db::changes).
+    /// A feed of all changes: [`Db::changes`](crate::Db::changes).
     pub changes: bool,
     /// The store is one mapped file, which must lie in a directory of the system:
     /// [`MappedOptions`](crate::MappedOptions) are for it.

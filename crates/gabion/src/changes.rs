@@ -360,7 +360,7 @@ impl Consumer {
     /// As [`Consumer::changes`], with options.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Consumer::changes`].
     pub fn changes_with(&self, options: &ChangesOptions) -> Result<Changes> {
         Changes::new(&self.store, self.position()?, options)
     }
@@ -432,7 +432,7 @@ impl Db {
     /// As [`Db::changes`], with options.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Db::changes`].
     pub fn changes_with(&self, since: Position, options: &ChangesOptions) -> Result<Changes> {
         Changes::new(self.store(), since, options)
     }

@@ -1,9 +1,9 @@
 //! The time: the system's, or one that a test moves by hand.
 //!
 //! # Idea
-//! Whatever a store decides by the time asks its [`Clock`], so that a test can say when an hour has
-//! passed, and what it sees does not depend on the machine. Statistics of how long something took
-//! measure for themselves.
+//! Every decision of a store that depends on time asks its [`Clock`], so that a test can advance it
+//! by an hour, and its result does not depend on the machine. Statistics of durations measure by
+//! themselves.
 //!
 //! # Invariants
 //! - I1: [`Clock::now`] never goes back. [`Clock::unix_time`] may, when the system's time is set.
@@ -42,13 +42,13 @@ impl Clock {
         Clock(Source::System(Instant::now()))
     }
 
-    /// A clock that stands still but for [`Clock::advance`]. It begins at 0, as does its
+    /// A clock that only [`Clock::advance`] moves. It begins at 0, as does its
     /// [`Clock::unix_time`].
     pub fn manual() -> Clock {
         Clock(Source::Manual(Arc::default()))
     }
 
-    /// Moves a clock that was made by [`Clock::manual`] on.
+    /// Advances a clock made by [`Clock::manual`].
     ///
     /// # Panics
     /// When the clock is the system's.

@@ -21,8 +21,8 @@ use crate::types::Kind;
 /// alone. What a filter removes is gone for who reads from then on, without a write: no sequence
 /// number tells of it, so it makes no conflict for a transaction.
 ///
-/// The store knows of a filter as long as it is open; the options of the keyspace name it each
-/// time. It must not use the store. If it panics, the value stays.
+/// The store does not record the filter: give it in the options of the keyspace at each open. A
+/// filter must not use the store. If it panics, the value stays.
 ///
 /// ```
 /// use gabion::{CompactionFilter, Db, Filtered, KeyspaceOptions};
@@ -50,19 +50,19 @@ use crate::types::Kind;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CompactionFilter: Send + Sync + 'static {
-    /// What becomes of the value of a key. Short: compactions wait for it.
+    /// Decides about the value of a key. Keep it short: compactions wait for it.
     fn filter(&self, key: &[u8], value: &[u8]) -> Filtered;
 }
 
-/// What becomes of a value.
+/// What to do with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filtered {
     /// It stays.
     Keep,
-    /// The key has no value any more.
+    /// Remove it.
     Remove,
-    /// The key has this value, which expires when the one before would have. One that is too long
-    /// for a value is left out, and the one before stays.
+    /// Replace it by this value, which keeps the expiry. If it is too long for a value, the old one
+    /// stays.
     Replace(Vec<u8>),
 }
 

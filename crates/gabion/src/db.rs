@@ -25,12 +25,12 @@ pub const DEFAULT_KEYSPACE: &str = "default";
 /// Tells open stores apart, so that a batch cannot go to another store than its keyspaces'.
 static NEXT_STORE_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A store. Cloning is cheap and shares it; it closes when the last clone and everything made from
+/// A store. Cloning is cheap and shares it. It closes when the last clone and everything made from
 /// it (keyspaces, snapshots, iterators) are dropped, or by [`Db::close`], which returns errors.
 ///
-/// All methods take `&self` and may be called by any number of threads at the same time.
+/// All methods take `&self`; any number of threads may call them at the same time.
 ///
-/// The methods for keys and values use the keyspace [`DEFAULT_KEYSPACE`]; [`Db::keyspace`] makes
+/// The methods for keys and values use the keyspace [`DEFAULT_KEYSPACE`]; [`Db::keyspace`] creates
 /// others.
 ///
 /// ```
@@ -74,8 +74,8 @@ fn refuse_reserved(name: &str) -> Result<()> {
 }
 
 impl Options {
-    /// Opens the store in the directory `path`, recovering it first when it was not closed: this
-    /// waits until what only the log holds is in memory ([`Options::log_bytes_max`]).
+    /// Opens the store in the directory `path`. If it was not closed, this recovers it first, and
+    /// returns once the log is replayed into memory ([`Options::log_bytes_max`]).
     ///
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::NotAStore`] for a directory of other things;
@@ -103,8 +103,8 @@ impl Options {
 }
 
 impl Db {
-    /// Opens the store in the directory `path` with [`Options::default`]; makes it if the directory
-    /// is missing or empty.
+    /// Opens the store in the directory `path` with [`Options::default`]; creates it if the
+    /// directory is missing or empty.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -112,7 +112,7 @@ impl Db {
         Options::default().open(path)
     }
 
-    /// Opens the store on a disk of any kind: how tests put a store on a simulated one.
+    /// Opens the store on a disk of any kind; tests use this to put a store on a simulated one.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -148,7 +148,7 @@ impl Db {
         &self.default.store.engine
     }
 
-    /// The engine of the store: the one that made it, whatever the options say.
+    /// The engine of the store: the one that created it, whatever the options say.
     pub fn engine(&self) -> Engine {
         self.handle().engine()
     }
@@ -163,7 +163,8 @@ impl Db {
         &self.default
     }
 
-    /// The keyspace of that name, made durably if it does not exist, which takes some syncs.
+    /// Returns the keyspace of that name; creates it durably if it does not exist, which takes some
+    /// syncs.
     ///
     /// # Errors
     /// [`Error::Limit`] for a name that is empty or longer than 255 bytes, [`Error::ReservedName`]
@@ -174,8 +175,7 @@ impl Db {
         self.made_keyspace(name, None)
     }
 
-    /// As [`Db::keyspace`], of a keyspace that has these options from now on: a new one, or one
-    /// that had others.
+    /// As [`Db::keyspace`], and gives the keyspace these options, whether it is new or had others.
     ///
     /// # Errors
     /// As [`Db::keyspace`]; [`Error::InvalidOption`]; [`Error::OtherMergeOperator`] where the
@@ -187,9 +187,9 @@ impl Db {
         self.made_keyspace(name, Some(options))
     }
 
-    /// A keyspace for what a tool notes down about the store, beside the keyspaces of its users:
-    /// no name that is given to [`Db::keyspace`] leads to it, [`Db::keyspace_names`] leaves it out,
-    /// and a batch may write to it together with others. Made durably if it does not exist.
+    /// A keyspace in which a tool keeps notes about the store, beside the keyspaces of its users:
+    /// [`Db::keyspace`] cannot open it, [`Db::keyspace_names`] omits it, and a batch may write to
+    /// it together with others. Creates it durably if it does not exist.
     ///
     /// The figures of the store count it under the name `gabion.` and `name`;
     /// [`Db::drop_keyspace`] takes that name.
@@ -243,23 +243,22 @@ impl Db {
         }
     }
 
-    /// Removes the keyspace of that name with all that it holds, durably. It is there as a whole or
-    /// not at all, for readers as for a crash: what was written before survives the loss of power
-    /// as soon as the drop does, at any durability.
+    /// Removes the keyspace of that name and all its records, durably and atomically, for readers
+    /// and after a crash: earlier writes, at any durability, survive a power loss if the drop does.
     ///
-    /// Handles to it are of no use from then on: reads and writes by them fail with
-    /// [`Error::KeyspaceDropped`], and a batch that names it is refused as a whole. Snapshots and
-    /// iterators that began before go on seeing it, through the old handles. When none of them is
-    /// left, its memory is free and its files are removed: if there is none, before this returns,
-    /// but for what a job of the background has in work; of [`Engine::Flex`], an old handle keeps
-    /// the index of what it held in memory.
+    /// From then on, reads and writes through its handles fail with [`Error::KeyspaceDropped`], and
+    /// the store refuses a whole batch that names it. Earlier snapshots and iterators still see it,
+    /// through the old handles. When none of them is left, the store frees its memory and removes
+    /// its files. If there is none, it does so before this returns, except for what a background
+    /// job is working on. With [`Engine::Flex`], an old handle keeps the index of the keyspace in
+    /// memory.
     ///
-    /// The name may be used again at once. That makes another keyspace, which is empty, and old
-    /// handles stay those of the old one. The keyspace [`DEFAULT_KEYSPACE`], which a `Db` is a
-    /// handle to, cannot be dropped.
+    /// You may reuse the name at once: that creates another, empty keyspace, and old handles still
+    /// refer to the old one. You cannot drop the keyspace [`DEFAULT_KEYSPACE`], to which a `Db` is
+    /// a handle.
     ///
-    /// Costs the log's sync and one of a small write, for which writers wait, and the removal of
-    /// the files; nothing is written for the pairs.
+    /// The cost is a sync of the log and one of a small write, for which writers wait, and the
+    /// removal of the files. A drop writes nothing for the pairs.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -307,8 +306,8 @@ impl Db {
         names
     }
 
-    /// As [`Db::keyspace_names`], for a sentence: a name may hold anything, also what a terminal
-    /// takes for a command.
+    /// As [`Db::keyspace_names`], escaped for a message: a name may contain anything, even terminal
+    /// control sequences.
     fn shown_names(&self) -> Vec<String> {
         let names = self.keyspace_names();
         names
@@ -320,7 +319,7 @@ impl Db {
     /// As [`Keyspace::put`] on the default keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::put`].
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
@@ -329,7 +328,7 @@ impl Db {
     /// As [`Keyspace::get`] on the default keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::get`].
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.default.get(key)
@@ -338,7 +337,7 @@ impl Db {
     /// As [`Keyspace::contains`] on the default keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::contains`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.default.contains(key)
     }
@@ -346,7 +345,7 @@ impl Db {
     /// As [`Keyspace::delete`] on the default keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::delete`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default.delete(key)
     }
@@ -354,7 +353,7 @@ impl Db {
     /// As [`Keyspace::delete_range`] on the default keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::delete_range`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.default.delete_range(range)
     }
@@ -362,7 +361,7 @@ impl Db {
     /// As [`Keyspace::multi_get`] on the default keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::multi_get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.default.multi_get(keys)
     }
@@ -370,7 +369,7 @@ impl Db {
     /// As [`Keyspace::iter`] on the default keyspace.
     ///
     /// # Errors
-    /// Of the items, as there.
+    /// Those of the items of [`Keyspace::iter`].
     pub fn iter(&self) -> Iter {
         self.default.iter()
     }
@@ -378,7 +377,7 @@ impl Db {
     /// As [`Keyspace::range`] on the default keyspace.
     ///
     /// # Errors
-    /// Of the items, as there.
+    /// Those of the items of [`Keyspace::range`].
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.default.range(range)
     }
@@ -386,7 +385,7 @@ impl Db {
     /// As [`Keyspace::prefix`] on the default keyspace.
     ///
     /// # Errors
-    /// Of the items, as there.
+    /// Those of the items of [`Keyspace::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.default.prefix(prefix)
     }
@@ -403,7 +402,7 @@ impl Db {
         self.write_with(batch, self.store().durability)
     }
 
-    /// Writes a batch that survives what `durability` says once this returns.
+    /// Writes a batch at the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -423,19 +422,19 @@ impl Db {
         self.handle().write(write, batch.user_bytes, durability)
     }
 
-    /// A view of all keyspaces as they are now. Copies nothing and does not block. Where an engine
-    /// has no [snapshots](crate::Capabilities::snapshots), each read
-    /// of it is an error.
+    /// Returns a view of all keyspaces as they are now. Copies nothing and does not block. With an
+    /// engine that has no [snapshots](crate::Capabilities::snapshots), each read of the view is an
+    /// error.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.store())
     }
 
-    /// Brings what is in memory to where it stays, and waits for that: [`Engine::Wip`] writes its
-    /// MemTables to tables, [`Engine::Flex`] merges them into its spaces, and [`Engine::Scmkv`]
-    /// and [`Engine::Sptree`] make everything durable that can be. Writes go on meanwhile; what is
-    /// written after the call need not be part of it.
+    /// Writes what is in memory to its permanent place, and waits for that: [`Engine::Wip`] writes
+    /// its MemTables to tables, [`Engine::Flex`] merges them into its spaces, and [`Engine::Scmkv`]
+    /// and [`Engine::Sptree`] make everything durable that can be. Writes continue meanwhile; the
+    /// flush need not include writes after the call.
     ///
-    /// Not needed for durability, which is a matter of [`Db::persist`]; it shortens the next open.
+    /// Durability does not need a flush (see [`Db::persist`]); a flush shortens the next open.
     ///
     /// # Errors
     /// [`Error::Media`] when the medium fails or is full, [`Error::ReadOnly`], [`Error::Closed`].
@@ -443,10 +442,10 @@ impl Db {
         self.handle().flush()
     }
 
-    /// Brings everything written so far to a durability: with [`Durability::Sync`] it survives
-    /// power loss once this returns, and so it does with [`Durability::Interval`], whose interval
-    /// ends now. With [`Durability::Buffered`] there is nothing to do: what was acknowledged
-    /// survives the process already.
+    /// Makes everything written so far as durable as `durability` says. With [`Durability::Sync`],
+    /// and also with [`Durability::Interval`], whose interval ends now, it survives power loss once
+    /// this returns. With [`Durability::Buffered`] there is nothing to do: acknowledged writes
+    /// already survive the process.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Unsupported`] for [`Durability::Sync`] of a store that was made
@@ -458,23 +457,23 @@ impl Db {
     /// As [`Keyspace::compact`] on the default keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::compact`].
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.default.compact(range)
     }
 
-    /// Writes the store as it is now to the directory `path`, which must not exist, as a store of
-    /// its own: everything that was acknowledged before the call, whole batches only. Reads and
-    /// writes go on meanwhile. Missing parents of `path` are made.
+    /// Copies the store as it is now to the directory `path`, which must not exist, as a store of
+    /// its own: all writes acknowledged before the call, whole batches only. Reads and writes
+    /// continue meanwhile. Creates missing parents of `path`.
     ///
-    /// WipDB links its tables, which costs no copy and no space as long as both stores have them,
-    /// and copies what is left of the log after a flush; on another file system it copies the
-    /// tables. A full disk does not keep it from that, unless the store was opened on it. FlexDB
-    /// writes all pairs anew. The checkpoint is on the medium when this returns.
+    /// WipDB links its tables, which costs no copy, and no space while both stores have them, and
+    /// copies the rest of the log after a flush. To another file system it copies the tables. It
+    /// works even on a full disk, unless the disk was full when the store was opened. FlexDB
+    /// rewrites all pairs. The checkpoint is on the medium when this returns.
     ///
-    /// It is written to `path` with `.incomplete` behind it, and gets its name when it is whole.
-    /// What a crash leaves in either place is marked by a file `INCOMPLETE`: nobody takes it for a
-    /// store, and the next checkpoint or repair to the same `path` clears it away.
+    /// The checkpoint is written to `path` plus `.incomplete` and renamed when it is complete. A
+    /// file `INCOMPLETE` marks what a crash leaves in either place: it does not open as a store,
+    /// and the next checkpoint or repair to the same `path` clears it away.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -496,24 +495,24 @@ impl Db {
         fill_new_dir(path.as_ref(), |disk| self.handle().checkpoint(disk))
     }
 
-    /// As [`Db::checkpoint`], to a directory of a disk of any kind, which is empty or holds what an
-    /// interrupted checkpoint has left.
+    /// As [`Db::checkpoint`], to a directory on a disk of any kind, which must be empty or hold the
+    /// remains of an interrupted checkpoint.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Db::checkpoint`].
     #[doc(hidden)]
     pub fn checkpoint_on(&self, disk: &Disk) -> Result<()> {
         fill(disk, || self.handle().checkpoint(disk))
     }
 
-    /// Adds the store as it is now to a repository of backups: everything that was acknowledged
-    /// before the call, whole batches only, with keyspaces, their options and what expires. Reads
-    /// and writes go on meanwhile.
+    /// Adds the store as it is now to a repository of backups: all writes acknowledged before the
+    /// call, whole batches only, with keyspaces, their options and expiry times. Reads and writes
+    /// continue meanwhile.
     ///
-    /// Reads and writes what is new to the repository: after the first backup, what the store has
-    /// written since. WipDB flushes its MemTables before, as a checkpoint does; its tables are
-    /// not removed until they are copied. The backup is on the medium when this returns. What a
-    /// crash leaves in the repository is no backup, and the next one clears it away.
+    /// Reads and writes only what is new to the repository: after the first backup, what the store
+    /// has written since. WipDB flushes its MemTables first, as a checkpoint does, and keeps its
+    /// tables until they are copied. The backup is on the medium when this returns. An interrupted
+    /// backup does not count as one; the next one clears it away.
     ///
     /// [`BackupRepository`] has an example.
     ///
@@ -533,9 +532,9 @@ impl Db {
         repository.create(&origin, options, |staging| self.handle().backup(staging))
     }
 
-    /// Waits until no background work is due, as if no more writes would come: what a store would
-    /// do when it is idle is done at once. For measuring, and before a program goes idle; a store
-    /// that is written to all the time may never come there.
+    /// Waits until no background work is due, as if no more writes would come: the store does at
+    /// once what it would do when idle. Use it for measurements, and before a program goes idle.
+    /// Under constant writes it may never return.
     ///
     /// # Errors
     /// As [`Db::flush`].
@@ -543,32 +542,32 @@ impl Db {
         self.handle().wait_idle()
     }
 
-    /// Counts and sizes: a look at each table, so not for every request.
+    /// Returns counts and sizes. This looks at each table, so do not call it for every request.
     pub fn stats(&self) -> Stats {
         self.handle().stats()
     }
 
-    /// How often and for how long changes and the background could keep out readers of what is not
-    /// cached, since the store was opened: readers of what is cached wait only while the very
-    /// interval changes that they read. `None` for an engine other than [`Engine::Flex`].
+    /// How often and for how long changes and background work could block readers of uncached data
+    /// since the store was opened. Readers of cached data wait only while the very interval that
+    /// they read changes. `None` for engines other than [`Engine::Flex`].
     pub fn reader_waits(&self) -> Option<ReaderWaits> {
         self.handle().reader_waits()
     }
 
-    /// Syncs and closes the store, whatever else still refers to it: from now on reads and writes,
-    /// by whatever handle, fail with [`Error::Closed`]. Iterators that began before may go on with
-    /// what they began with, or end with an error.
+    /// Syncs and closes the store, even if other handles still refer to it: from now on reads and
+    /// writes through any handle fail with [`Error::Closed`]. Iterators that began before may
+    /// continue on the data that they began with, or end with an error.
     ///
-    /// Waits for writes and for the background's jobs that are under way. [`Engine::Flex`] merges
-    /// all that is in MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] and
-    /// [`Engine::Sptree`] write their checkpoint.
+    /// Waits for writes and background jobs in progress. [`Engine::Flex`] merges everything in
+    /// MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] and [`Engine::Sptree`]
+    /// write their checkpoint.
     ///
-    /// Dropping the last handle does the same, but errors are only logged. A forked child, which
-    /// has a copy of the handles, closes nothing by either: see [`Error::Forked`].
+    /// Dropping the last handle does the same, but only logs errors. In a forked child, which has a
+    /// copy of the handles, neither closes anything: see [`Error::Forked`].
     ///
     /// # Errors
     /// [`Error::Media`] when the last sync fails, [`Error::ReadOnly`] when something failed before.
-    /// The store is closed all the same.
+    /// The store is closed in any case.
     pub fn close(self) -> Result<()> {
         self.handle().close()
     }

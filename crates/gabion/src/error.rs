@@ -8,18 +8,18 @@ use crate::position::Position;
 /// Result of the store's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. A key that is not there is no error but `None`.
+/// What went wrong. An absent key is not an error but `None`.
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The medium refused an operation; the message names the file and the operation. The store is
-    /// locked, a file is in the way, the disk is full or fails: [`Error::is_locked`],
-    /// [`Error::is_no_space`] and [`Error::is_too_many_files`] tell what a program may want to tell
-    /// apart.
+    /// The medium refused an operation; the message names the file and the operation. The store may
+    /// be locked, a file may be in the way, or the disk may be full or failing:
+    /// [`Error::is_locked`], [`Error::is_no_space`] and [`Error::is_too_many_files`] distinguish
+    /// the cases that a program may handle.
     #[error(transparent)]
     Media(#[from] Arc<gabion_media::Error>),
 
-    /// Bytes read from a medium do not pass their checks.
+    /// Bytes read from a medium fail their checks.
     #[error(
         "{file}, offset {offset}: {what}. The bytes on the medium are not those that were written; \
          restore the file from a copy, or run `gabion check` to see what is affected",
@@ -95,7 +95,7 @@ pub enum Error {
         cause: String,
     },
 
-    /// The store was opened for reading only.
+    /// The store was opened read-only.
     #[error(
         "the store was opened for reading only, and this changes it: open it without \
          Options::read_only"
@@ -161,8 +161,8 @@ pub enum Error {
     )]
     KeyspaceDropped,
 
-    /// Something that a transaction read was written by somebody else before it was committed.
-    /// Nothing of it was written. [`crate::Db::transact`] runs it again.
+    /// Somebody else wrote something that the transaction had read, before its commit. The
+    /// transaction wrote nothing. [`crate::Db::transact`] runs it again.
     #[error(
         "the transaction conflicts with a write to the key \"{key}\" of the keyspace {keyspace:?}, \
          which it had read before; nothing of it was written: run it again",
@@ -176,7 +176,7 @@ pub enum Error {
     },
 
     /// The transaction was open for longer than [`crate::Options::transaction_age_max`], and the
-    /// store has ended it. Nothing of it was written.
+    /// store has ended it. It wrote nothing.
     #[error(
         "the transaction was open for longer than the store allows (transaction_age_max); nothing \
          of it was written: run it again"
@@ -190,8 +190,8 @@ pub enum Error {
     )]
     NoSuchSavepoint,
 
-    /// The operator of a keyspace has no result for a key: what is merged there cannot be read,
-    /// until the key is put or deleted, or the program has an operator that can.
+    /// The operator of a keyspace has no result for a key. The key is unreadable until it is put or
+    /// deleted, or until the program supplies an operator that succeeds.
     #[error(
         "the merge operator {operator:?} failed for the key \"{key}\" of the store: {why}. Nothing \
          that was merged is lost; put or delete the key, or mend the operator",
@@ -206,7 +206,7 @@ pub enum Error {
         why: String,
     },
 
-    /// An operand that the operator of its keyspace can do nothing with. Nothing was written.
+    /// The operator of the keyspace refuses the operand. Nothing was written.
     #[error("the merge operator {operator:?} of the store takes no such operand: {why}")]
     OperandRefused {
         /// The operator's name.
@@ -215,7 +215,7 @@ pub enum Error {
         why: String,
     },
 
-    /// Something was to be merged into a keyspace that has no operator.
+    /// A merge into a keyspace that has no operator.
     #[error(
         "the keyspace {keyspace:?} of the store has no merge operator: give it one by \
          KeyspaceOptions::merge"
@@ -280,7 +280,7 @@ pub enum Error {
         what: String,
     },
 
-    /// The listener of a backup, a restore or a verification ended it.
+    /// The listener of a backup, a restore or a verification cancelled it.
     #[error("it was cancelled before its end")]
     Cancelled,
 
@@ -318,7 +318,7 @@ pub enum Error {
         name: String,
     },
 
-    /// The engine cannot do this at all; see [`crate::Engine::capabilities`].
+    /// The engine does not support this; see [`crate::Engine::capabilities`].
     #[error("the {engine} engine does not support {operation}")]
     Unsupported {
         /// The engine.
@@ -370,16 +370,16 @@ impl From<gabion_media::Error> for Error {
 
 impl Error {
     /// Whether there was no space, on the medium or in the file of a
-    /// [mapped](crate::Capabilities::mapped) store. A write that failed for it is not acknowledged,
-    /// though one that asked for [`Durability::Sync`](crate::Durability::Sync) may have taken
-    /// effect. Writes go on when there is room, unless
-    /// [`Stats::read_only`](crate::Stats::read_only) says that the store must be opened again.
+    /// [mapped](crate::Capabilities::mapped) store. Such a write is not acknowledged, though one at
+    /// [`Durability::Sync`](crate::Durability::Sync) may have taken effect. Writes resume when
+    /// there is room, unless [`Stats::read_only`](crate::Stats::read_only) says that the store must
+    /// be reopened.
     pub fn is_no_space(&self) -> bool {
         matches!(self, Error::Media(error) if error.is_no_space())
     }
 
-    /// Whether the process or the system has as many files open as it may have. Nothing was written
-    /// then, and what failed succeeds once files are closed, or the limit is raised.
+    /// Whether the process or the system has reached its limit of open files. Nothing was written,
+    /// and the call succeeds once files are closed or the limit is raised.
     pub fn is_too_many_files(&self) -> bool {
         matches!(self, Error::Media(error) if error.is_too_many_files())
     }

@@ -32,14 +32,14 @@ pub(crate) type Moment = u64;
 /// Bytes of the moment in front of the value.
 pub(crate) const MOMENT_BYTES: usize = size_of::<Moment>();
 
-/// When a record expires: it is there before that moment, and gone from it on.
+/// When a record expires: it is visible before that time and gone from then on.
 ///
-/// Moments are kept in whole milliseconds.
+/// Times are kept in whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// At this time of the system's clock.
     At(SystemTime),
-    /// So long after it is written.
+    /// This long after the write.
     After(Duration),
 }
 

@@ -9,11 +9,10 @@ use crate::{Error, Keyspace, Result};
 /// How much of a key an error shows.
 const SHOWN_BYTES: usize = 40;
 
-/// Sorted pairs on their way into a keyspace: all of them become part of it at
-/// [`Ingest::finish`], at one moment, or none. Dropped before, or after an error, it leaves nothing
-/// in the store.
+/// An ingest of sorted pairs into a keyspace: [`Ingest::finish`] adds all of them at one moment, or
+/// none. If you drop it before that, or after an error, nothing remains in the store.
 ///
-/// For pairs whose source may fail on the way; where it cannot, [`Keyspace::ingest`] is shorter.
+/// Use this if the source of the pairs may fail; otherwise [`Keyspace::ingest`] is shorter.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -47,17 +46,16 @@ impl fmt::Debug for Ingest<'_> {
 }
 
 impl Keyspace {
-    /// Makes pairs that come sorted part of the keyspace, all of them or none, and returns how many
-    /// they were. They replace what their keys had, for readers as for a crash all at one moment,
-    /// which is when this returns; snapshots and iterators that began before do not see them.
+    /// Adds sorted pairs to the keyspace, all of them or none, and returns their number. They
+    /// replace earlier values of their keys, all at one moment, for readers and after a crash, by
+    /// the time this returns. Earlier snapshots and iterators do not see them.
     ///
-    /// For large loads: the pairs go straight into tables, bucket by bucket, without the log and
-    /// the MemTables, so that each byte is written once, by the calling thread. Other writes go on
-    /// meanwhile. At the end they wait for about two syncs, and for a thousand lookups at most.
-    /// Where they wrote the same keys of late, or many others between them, what they wrote becomes
-    /// tables first; what comes to be in the way meanwhile becomes tables while they wait. The
-    /// pairs are durable when this returns, whatever the store's durability, and so is everything
-    /// that was acknowledged before.
+    /// This is for large loads: the calling thread writes the pairs straight into tables, bucket by
+    /// bucket, bypassing the log and the MemTables, so that it writes each byte once. Other writes
+    /// continue meanwhile; at the end they wait for about two syncs, and for a thousand lookups at
+    /// most. If MemTables hold the same keys, or many keys between them, the store flushes them
+    /// first; it flushes what gets in the way later while writers wait. The pairs are durable when
+    /// this returns, whatever the store's durability, and so are all writes acknowledged before.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -71,8 +69,8 @@ impl Keyspace {
     /// # Errors
     /// [`Error::OutOfOrder`] for keys that do not ascend strictly; [`Error::Unsupported`] of
     /// engines [without ingests](crate::Capabilities::ingest); and as [`Keyspace::put`]. After an
-    /// error nothing is written, unless the store is read-only since: then whether all pairs are
-    /// there shows when it is opened again.
+    /// error the store has none of the pairs. If the error made the store read-only, it has all or
+    /// none, which the next open shows.
     pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -84,7 +82,7 @@ impl Keyspace {
         ingest.finish()
     }
 
-    /// Begins an ingest whose pairs come one by one.
+    /// Begins an ingest that takes pair by pair.
     ///
     /// # Errors
     /// [`Error::Unsupported`] of engines [without ingests](crate::Capabilities::ingest),
@@ -128,7 +126,7 @@ impl Ingest<'_> {
         Ok(())
     }
 
-    /// Makes all pairs part of the keyspace, durably, and returns how many they were.
+    /// Adds all pairs to the keyspace, durably, and returns their number.
     ///
     /// # Errors
     /// As [`Keyspace::ingest`].

@@ -9,13 +9,13 @@ use crate::engine::{Scan, Walk};
 use crate::expiry::time_of;
 use crate::{Error, Result, Slice};
 
-/// The pairs of a keyspace in a range, in the order of their keys from the front and in the
-/// opposite order from the back. The iterator sees exactly what was written before it began,
-/// whatever is written while it runs; where there are no
-/// [snapshots](crate::Capabilities::snapshots), of what is written while it runs some and some not.
+/// The pairs of a keyspace in a range, in key order from the front and in reverse order from the
+/// back. The iterator sees exactly what was written before it began. With an engine that has no
+/// [snapshots](crate::Capabilities::snapshots), it may also see some of what is written while it
+/// runs.
 ///
-/// An error ends the iteration. An iterator that rests keeps the store open and the versions that
-/// it may still return, and costs memory for what it stands in: with
+/// An error ends the iteration. A live iterator keeps the store open and the versions that it may
+/// still return, and holds memory for its current position: with
 /// [`Engine::Wip`](crate::Engine::Wip) one block per sublevel of a bucket, with
 /// [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs, with
 /// [`Engine::Sptree`](crate::Engine::Sptree) a page of at most 128 for each end.
@@ -32,9 +32,9 @@ impl Iter {
     }
 }
 
-/// A scan of this process. A forked child has a copy of it, which may wait for ever when it moves,
-/// and would give up when it is dropped what the parent holds: so it ends with an error there, and
-/// is forgotten.
+/// A scan that belongs to this process. In a forked child a copy of it could wait for ever when it
+/// advances, and its drop would release what the parent holds. So in a child the scan ends with an
+/// error and is forgotten.
 struct OwnScan {
     scan: Scan,
     owner: Owner,
@@ -96,11 +96,10 @@ impl DoubleEndedIterator for Iter {
 
 impl std::iter::FusedIterator for Iter {}
 
-/// The pairs of a keyspace in a range, in the order of their keys, to look at one by one.
+/// The pairs of a keyspace in a range, in key order, lent one at a time.
 ///
-/// A cursor lends each pair until it moves on and copies no value, so it is the fastest way through
-/// many pairs; an [`Iter`] gives pairs to keep, and goes both ways. It sees what an iterator that
-/// began at the same time would.
+/// A cursor lends each pair until it advances and copies no value, so it is the fastest way to scan
+/// many pairs. An [`Iter`] returns pairs to keep, and goes both ways. Both see the same.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -128,8 +127,8 @@ impl Cursor {
         }
     }
 
-    /// Goes to the next pair, at first to the first one. False when there is none; then, and after
-    /// an error, the cursor is at its end for good.
+    /// Advances to the next pair, at first to the first one. Returns false if there is none; then,
+    /// and after an error, the cursor stays at its end.
     ///
     /// # Errors
     /// When a table cannot be read, or is damaged.

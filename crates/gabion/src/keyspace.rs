@@ -16,8 +16,8 @@ use crate::{Cursor, Durability, Error, Iter, KeyspaceOptions, Pairs, Result, Sli
 /// All keyspaces share the log, the memory and the order of writes, so a
 /// [`WriteBatch`](crate::WriteBatch) may span several.
 ///
-/// Once the keyspace was [dropped](crate::Db::drop_keyspace), all calls fail with
-/// [`Error::KeyspaceDropped`], but those of snapshots and iterators that began before.
+/// Once the keyspace is [dropped](crate::Db::drop_keyspace), all calls fail with
+/// [`Error::KeyspaceDropped`], except those through earlier snapshots and iterators.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(crate) store: Arc<Opened>,
@@ -33,9 +33,9 @@ impl fmt::Debug for Keyspace {
 }
 
 impl Keyspace {
-    /// The number of the keyspace in its store. No other keyspace of the store ever has it, also
-    /// none that gets the same name after this one was [dropped](crate::Db::drop_keyspace): what is
-    /// noted down about a keyspace cannot be mistaken for a note about an earlier one.
+    /// The number of the keyspace in its store. The store never reuses it, not even for a keyspace
+    /// of the same name after this one was [dropped](crate::Db::drop_keyspace), so notes about a
+    /// keyspace never apply to a later one.
     ///
     /// A [checkpoint](crate::Db::checkpoint) has the same numbers, a [repaired](crate::repair)
     /// store may have others.
@@ -57,7 +57,7 @@ impl Keyspace {
         self.store.id
     }
 
-    /// When a value that is new expires, if nothing else says it.
+    /// When a new value expires by default.
     fn default_moment(&self) -> Result<Option<Moment>> {
         let Some(after) = self.inner.default_expiry() else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Keyspace {
         Ok(Some(Expiry::After(after).moment(now)))
     }
 
-    /// The durability of writes that say none.
+    /// The durability of writes that do not give one.
     pub(crate) fn durability(&self) -> Durability {
         self.store.durability
     }
@@ -79,7 +79,7 @@ impl Keyspace {
         &self.store.engine
     }
 
-    /// An error if the engine cannot do what needs an order of the keys.
+    /// Returns an error if the engine does not order keys.
     pub(crate) fn require_order(&self, operation: &'static str) -> Result<()> {
         let engine = self.store.engine.engine();
         if engine.capabilities().ordered {
@@ -96,19 +96,18 @@ impl Keyspace {
         self.inner.name()
     }
 
-    /// The options that the keyspace has in place of the store's.
+    /// The options that the keyspace has instead of the store's.
     pub fn options(&self) -> KeyspaceOptions {
         self.inner.options()
     }
 
-    /// Gives `key` the value `value`, at the store's durability. Any bytes are a key or a value,
-    /// also none at all.
+    /// Sets the value of `key` to `value`, at the store's durability. Keys and values are any
+    /// bytes, and may be empty.
     ///
-    /// With [`Durability::Sync`] it waits for the medium, together with those that write at the
-    /// same time. It is held back, first a little and at last altogether, while the background
-    /// cannot keep up ([`Stats::slowdown_ns`](crate::Stats::slowdown_ns) counts for how long).
-    /// Without [background threads](crate::Options::background_threads) it does the work that is
-    /// due.
+    /// With [`Durability::Sync`] it waits for the medium; concurrent writers share a sync. While
+    /// the background cannot keep up, the store delays writes, first a little and finally
+    /// altogether ([`Stats::slowdown_ns`](crate::Stats::slowdown_ns) counts for how long). Without
+    /// [background threads](crate::Options::background_threads) the call does the work that is due.
     ///
     /// # Errors
     /// [`Error::Limit`] for a key over 65,535 bytes or a value over 1 GiB, or over what the engine
@@ -138,7 +137,7 @@ impl Keyspace {
         }
     }
 
-    /// Removes `key` and its value, if it is there, at the store's durability.
+    /// Removes `key` and its value, if present, at the store's durability.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -154,13 +153,12 @@ impl Keyspace {
         self.write_one(Kind::Delete, key.as_ref(), &[], durability)
     }
 
-    /// Changes the value of `key` to what `change` makes of it, while no other write
-    /// takes place, and returns the value that it had. `None` stands for no value. A value that
-    /// takes the place of one that [expires](Keyspace::put_expiring) expires when that would have.
-    /// At the store's durability.
+    /// Replaces the value of `key` by what `change` returns for it, with no other write in between,
+    /// and returns the old value. `None` stands for no value. The new value keeps the
+    /// [expiry](Keyspace::put_expiring) of the old one. At the store's durability.
     ///
-    /// All other writers of the store wait meanwhile, so `change` must be short, and must not use
-    /// the store. Where there was no room for what it made, it may be called again.
+    /// All other writers of the store wait meanwhile, so `change` must be short and must not use
+    /// the store. If there was no room for its result, `change` may be called again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -184,7 +182,7 @@ impl Keyspace {
     /// As [`Keyspace::update`], at the given durability.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::update`].
     pub fn update_with<V: AsRef<[u8]>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -203,8 +201,8 @@ impl Keyspace {
         Ok(old.map(Record::into_value))
     }
 
-    /// Changes the value of `key` from `expected` to `new`, where `None` stands for no value;
-    /// false, and nothing done, if it has another one. At the store's durability.
+    /// Changes the value of `key` from `expected` to `new`, where `None` stands for no value.
+    /// Returns false and changes nothing if the key has another value. At the store's durability.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -241,15 +239,14 @@ impl Keyspace {
     }
 
     /// Removes all keys in `range` and their values, at the store's durability: all of them at
-    /// once, for readers as for a crash. Snapshots and iterators that began before go on seeing
-    /// them, where there are [snapshots](crate::Capabilities::snapshots).
+    /// once, for readers and after a crash. With engines that have
+    /// [snapshots](crate::Capabilities::snapshots), earlier snapshots and iterators still see them.
     ///
-    /// Costs one write, whatever the number of keys, but that
-    /// [`Engine::Sptree`](crate::Engine::Sptree) deletes each of them, and keeps everybody else out
-    /// meanwhile. With [`Engine::Wip`](crate::Engine::Wip) one
-    /// entry in each bucket of the range that holds anything. Scans seek past the range instead of
-    /// stepping over each key, tables that hold nothing else are dropped without being read, and
-    /// the entry itself goes at the bucket's next full compaction.
+    /// Costs one write, whatever the number of keys; but [`Engine::Sptree`](crate::Engine::Sptree)
+    /// deletes each key, and blocks all other calls meanwhile. [`Engine::Wip`](crate::Engine::Wip)
+    /// writes one entry in each non-empty bucket of the range. Scans then seek past the range
+    /// instead of stepping over each key, the store drops tables that hold nothing else without
+    /// reading them, and the bucket's next full compaction drops the entry itself.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -272,7 +269,7 @@ impl Keyspace {
     /// As [`Keyspace::delete_range`], at the given durability.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::delete_range`].
     pub fn delete_range_with<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -304,14 +301,13 @@ impl Keyspace {
         self.store.engine.write(write, user_bytes, durability)
     }
 
-    /// The value of `key`; `None` when it is not there. Waits for no writer, but that with
-    /// [`Engine::Scmkv`](crate::Engine::Scmkv) and [`Engine::Sptree`](crate::Engine::Sptree) it
-    /// waits for a batch, or a delete of a range, that is being applied, and with
-    /// [`Engine::Flex`](crate::Engine::Flex), where the pairs are not cached, for the moments that
-    /// [`Db::reader_waits`](crate::Db::reader_waits) tells of. What is
-    /// not in memory is read: with [`Engine::Wip`](crate::Engine::Wip) at most one block of each
-    /// table whose filter says that it may hold the key, with
-    /// [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs.
+    /// Returns the value of `key`, or `None` if there is none. It does not wait for writers, with
+    /// two exceptions: [`Engine::Scmkv`](crate::Engine::Scmkv) and
+    /// [`Engine::Sptree`](crate::Engine::Sptree) wait for a batch or a range delete that is being
+    /// applied, and [`Engine::Flex`](crate::Engine::Flex), if the pairs are not cached, for the
+    /// short times that [`Db::reader_waits`](crate::Db::reader_waits) counts. If the key is not in
+    /// memory, [`Engine::Wip`](crate::Engine::Wip) reads at most one block of each table whose
+    /// filter matches the key, [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs.
     ///
     /// # Errors
     /// [`Error::Corruption`], [`Error::Media`] and [`Error::Closed`].
@@ -320,7 +316,7 @@ impl Keyspace {
         self.store.engine.get(&self.inner, key.as_ref(), None)
     }
 
-    /// Whether `key` is there. Costs as much as [`Keyspace::get`].
+    /// Whether `key` has a value. Costs as much as [`Keyspace::get`].
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -328,9 +324,10 @@ impl Keyspace {
         Ok(self.get(key)?.is_some())
     }
 
-    /// The values of several keys at one moment, in the order of the keys. Cheaper than as many
-    /// gets, because they wait for memory and the medium together. With an engine that has no
-    /// [snapshots](crate::Capabilities::snapshots), of several moments.
+    /// Returns the values of several keys as of one moment, in the order of `keys`. This is cheaper
+    /// than as many gets, because the lookups wait for memory and the medium together. With an
+    /// engine that has no [snapshots](crate::Capabilities::snapshots), the values may be of several
+    /// moments.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -341,7 +338,7 @@ impl Keyspace {
         }
     }
 
-    /// All pairs, in the order of their keys; reversed with `.rev()`.
+    /// All pairs, in key order; reversed with `.rev()`.
     ///
     /// # Errors
     /// Of the items, as [`Keyspace::range`].
@@ -349,10 +346,10 @@ impl Keyspace {
         self.range::<&[u8]>(..)
     }
 
-    /// All pairs, in any order, with every engine. Where there are
-    /// [snapshots](crate::Capabilities::snapshots), they are those of one moment; elsewhere a pair
-    /// that is written meanwhile comes with one of its values, or not, and one that is not comes
-    /// exactly once.
+    /// Returns all pairs, in any order, with every engine. With engines that have
+    /// [snapshots](crate::Capabilities::snapshots), the pairs are as of one moment. With others, a
+    /// pair that is written meanwhile appears with one of its values or not at all, and every other
+    /// pair appears exactly once.
     ///
     /// # Errors
     /// Of the items, as [`Keyspace::get`].
@@ -375,8 +372,8 @@ impl Keyspace {
         }
     }
 
-    /// The pairs with keys in `range`, in the order of their keys; reversed with `.rev()`. The call
-    /// reads nothing yet.
+    /// The pairs with keys in `range`, in key order; reversed with `.rev()`. The call itself reads
+    /// nothing.
     ///
     /// # Errors
     /// Of the items: [`Error::Corruption`], [`Error::Media`], [`Error::Closed`]; and the first one
@@ -396,7 +393,7 @@ impl Keyspace {
         Iter::new(self.scan(&range))
     }
 
-    /// The pairs with keys in `range`, in the order of their keys, to look at without keeping them.
+    /// The pairs with keys in `range`, in key order, lent one at a time.
     ///
     /// # Errors
     /// Of [`Cursor::advance`], as those of the items of [`Keyspace::range`].
@@ -410,18 +407,17 @@ impl Keyspace {
         engine::scan(&self.store, &self.inner, point, lower, upper)
     }
 
-    /// Brings what the store holds in `range` into the best order that the engine knows, and waits
-    /// for it: overwritten and deleted versions that no snapshot and no iterator needs are gone
-    /// then. Writes and reads go on meanwhile; what is written meanwhile need not be part of it.
-    /// The background does this by itself as far as it pays; this is for after a large deletion or
-    /// load.
+    /// Compacts what the store holds in `range`, and waits for it: afterwards, overwritten and
+    /// deleted versions that no snapshot and no iterator needs are gone. Writes and reads continue
+    /// meanwhile; the compaction need not include them. The background does this by itself as far
+    /// as it pays off; use this after a large deletion or load.
     ///
     /// - [`Engine::Wip`](crate::Engine::Wip) flushes, and merges all runs of each bucket that the
     ///   range touches into one: their tables are read and written once.
-    /// - [`Engine::Flex`](crate::Engine::Flex) merges all that is in memory, writes intervals anew
-    ///   that lie in pieces, and empties segments of the keyspace that have much garbage.
-    /// - [`Engine::Scmkv`](crate::Engine::Scmkv) empties the pages that hold garbage, of all
-    ///   keyspaces; it takes `..` only.
+    /// - [`Engine::Flex`](crate::Engine::Flex) merges everything in memory, rewrites fragmented
+    ///   intervals, and empties segments of the keyspace that have much garbage.
+    /// - [`Engine::Scmkv`](crate::Engine::Scmkv) empties the pages with garbage, of all keyspaces;
+    ///   it accepts only `..`.
     /// - [`Engine::Sptree`](crate::Engine::Sptree) merges small leaves with their neighbours, of
     ///   all keyspaces.
     ///
@@ -449,7 +445,7 @@ impl Keyspace {
         }
     }
 
-    /// The pairs whose keys begin with `prefix`, in the order of their keys.
+    /// The pairs whose keys begin with `prefix`, in key order.
     ///
     /// # Errors
     /// Of the items, as [`Keyspace::range`].

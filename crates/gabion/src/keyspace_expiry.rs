@@ -9,16 +9,16 @@ use crate::types::Kind;
 use crate::{Durability, Keyspace, Result};
 
 impl Keyspace {
-    /// Gives `key` a value that expires: from that moment on the key has none, without a delete.
-    /// The moment costs eight bytes; records that do not expire pay nothing. At the store's
+    /// Sets `key` to a value that expires: from that time on the key has no value, without a
+    /// delete. The expiry costs eight bytes; records that do not expire pay nothing. At the store's
     /// durability.
     ///
-    /// A get and an iterator go by the store's clock when they begin, a snapshot and a transaction
-    /// by its own beginning: what they see stays there for them. A clock that is set back brings
-    /// nothing back that the process has taken for gone. The space comes back in the background
-    /// ([`Options::expiry_lag_max`](crate::Options::expiry_lag_max)).
+    /// A get and an iterator use the time of the store's clock when they begin, a snapshot and a
+    /// transaction the time when they were made: what they see stays visible to them. Setting the
+    /// clock back does not revive records that have expired for this process. The store frees the
+    /// space in the background ([`Options::expiry_lag_max`](crate::Options::expiry_lag_max)).
     ///
-    /// A later put of the key does not expire, unless it says so too.
+    /// A later put of the key does not expire unless it gives an expiry, too.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -47,7 +47,7 @@ impl Keyspace {
     /// As [`Keyspace::put_expiring`], at the given durability.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::put_expiring`].
     pub fn put_expiring_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -73,8 +73,8 @@ impl Keyspace {
         Ok(record.and_then(|record| record.expires()).map(time_of))
     }
 
-    /// Lets the value that `key` has expire; false if it has none. No other write takes place
-    /// meanwhile, as with [`Keyspace::update`].
+    /// Sets the expiry of the value of `key`. Returns false if it has none. No other write takes
+    /// place meanwhile, as with [`Keyspace::update`].
     ///
     /// # Errors
     /// As [`Keyspace::put_expiring`].
@@ -84,8 +84,8 @@ impl Keyspace {
         Ok(old.is_some())
     }
 
-    /// Keeps the value of `key`, which would expire; false if it has none, or would not. No other
-    /// write takes place meanwhile, as with [`Keyspace::update`].
+    /// Removes the expiry of the value of `key`. Returns false if it has no value, or no expiry. No
+    /// other write takes place meanwhile, as with [`Keyspace::update`].
     ///
     /// # Errors
     /// As [`Keyspace::put_expiring`].

@@ -6,16 +6,16 @@ use crate::types::Kind;
 use crate::{Durability, Error, Keyspace, Result};
 
 impl Keyspace {
-    /// Merges `operand` into the value of `key`, as the operator of the keyspace says
-    /// ([`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)), without a conflict with anybody
-    /// who merges into the same key. At the store's durability.
+    /// Merges `operand` into the value of `key` by the operator of the keyspace
+    /// ([`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)), without conflicting with other
+    /// merges into the same key. At the store's durability.
     ///
-    /// With [`Engine::Wip`](crate::Engine::Wip) nothing is read that is not in memory: where the
-    /// value is in a table, the operand is written, and merged when somebody reads the key or the
-    /// store rewrites its table. Where anything in the keyspace may
-    /// [expire](Keyspace::put_expiring), and with [`Engine::Flex`](crate::Engine::Flex), the value
-    /// is read, and written anew. A value that is merged into one that expires expires with it;
-    /// once it has, merges begin anew.
+    /// [`Engine::Wip`](crate::Engine::Wip) reads only memory: if the value is in a table, it writes
+    /// the operand, and merges it when somebody reads the key or the store rewrites its table. If
+    /// anything in the keyspace may [expire](Keyspace::put_expiring), and always with
+    /// [`Engine::Flex`](crate::Engine::Flex), the merge reads the value and rewrites it. A merge
+    /// keeps the expiry of the value that it changes; once that value has expired, merges start
+    /// from nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -42,7 +42,7 @@ impl Keyspace {
     /// As [`Keyspace::merge`], at the given durability.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::merge`].
     pub fn merge_with(
         &self,
         key: impl AsRef<[u8]>,

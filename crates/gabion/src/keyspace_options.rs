@@ -1,4 +1,4 @@
-//! Options that a keyspace has of its own, in place of the store's.
+//! Options of a keyspace that override the store's.
 //!
 //! # Layout
 //! What a store keeps of them: for each option that is set its tag (varint) and its value as a byte
@@ -25,10 +25,10 @@ use crate::log::codec::{Reader, put_bytes, put_varint};
 use crate::merge::MergeOperator;
 use crate::{Compression, Engine, Error, Options, Result};
 
-/// Options of one keyspace. What is `None` is as the store's [`Options`] say.
+/// Options of one keyspace. `None` means the value of the store's [`Options`].
 ///
-/// The store keeps them. They hold for what is written from then on: tables that are there stay as
-/// they are until a compaction writes them anew ([`Keyspace::compact`](crate::Keyspace::compact)).
+/// The store records them. They apply to what is written from then on: existing tables stay as they
+/// are until a compaction rewrites them ([`Keyspace::compact`](crate::Keyspace::compact)).
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -51,12 +51,12 @@ pub struct KeyspaceOptions {
     /// Bits of the filters of tables for each key, as
     /// [`Tuning::filter_bits_per_key`](crate::Tuning::filter_bits_per_key). For [`Engine::Wip`].
     pub filter_bits_per_key: Option<u32>,
-    /// How long after a put its value expires, unless the put says it itself
-    /// ([`Keyspace::put_expiring`](crate::Keyspace::put_expiring)). Puts of batches, transactions
-    /// and ingests count from their calls on. In whole milliseconds, at least one.
+    /// How long after a put its value expires, unless the put gives an expiry
+    /// ([`Keyspace::put_expiring`](crate::Keyspace::put_expiring)). For puts in batches,
+    /// transactions and ingests it counts from their calls. In whole milliseconds, at least one.
     pub default_expiry: Option<Duration>,
-    /// What [merged](crate::Keyspace::merge) operands mean. A keyspace that has an operator keeps
-    /// its name: options without it, or with another one, are an error from then on.
+    /// What [merged](crate::Keyspace::merge) operands mean. The keyspace records the operator's
+    /// name: from then on, options without it or with another one are an error.
     pub merge: Option<MergeOperator>,
     /// What compactions ask about values, as long as the store is open. For [`Engine::Wip`] and
     /// [`Engine::Flex`].

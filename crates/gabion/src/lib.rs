@@ -1,8 +1,8 @@
 //! Gabion: a key-value storage engine for fast storage.
 //!
-//! Gabion keeps keys and values durably in a directory, in the order of the keys with all engines
-//! but [`Engine::Scmkv`]. It moves data as little as the physics of the medium allows, and
-//! reports where every written byte went.
+//! Gabion keeps keys and values durably in a directory, in key order with every engine but
+//! [`Engine::Scmkv`]. It moves data as little as the physics of the medium allows, and reports
+//! where every written byte went.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -25,27 +25,27 @@
 //! ```
 //!
 //! # What is promised
-//! - An acknowledged write survives what its [`Durability`] says. The default survives the death of
-//!   the process always and a power loss except for the last 100 ms.
-//! - What a crash leaves is a prefix of the writes; a [`WriteBatch`] is whole or absent. The one
-//!   exception is [`Engine::Scmkv`] on persistent memory: a power loss may take the newest writes
-//!   of each thread that were not at [`Durability::Sync`].
-//! - With [`Engine::Wip`] and [`Engine::Flex`] everything is checked when it is first read from the
-//!   medium, with [`Engine::Sptree`] when the store is opened, with [`Engine::Scmkv`] each time
-//!   that it is read. Damage is an [`Error`] that names file and offset.
-//! - After a failed sync the store is read-only until it is opened again; nothing is retried and
-//!   then acknowledged.
+//! - An acknowledged write survives what its [`Durability`] says. The default always survives the
+//!   death of the process, and a power loss except for the last 100 ms.
+//! - A crash leaves a prefix of the writes; a [`WriteBatch`] is whole or absent. [`Engine::Scmkv`]
+//!   on persistent memory is the one exception: a power loss may take the newest writes of each
+//!   thread that were not at [`Durability::Sync`].
+//! - [`Engine::Wip`] and [`Engine::Flex`] check data when they first read it from the medium,
+//!   [`Engine::Sptree`] when the store is opened, [`Engine::Scmkv`] at each read. Damage is an
+//!   [`Error`] that names the file and the offset.
+//! - After a failed sync the store is read-only until you reopen it; it never retries a failed sync
+//!   and then acknowledges the writes.
 //! - A store is open once at a time, in one process.
 //!
 //! # Where to read on
-//! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did.
-//! [`Engine`] names the engines behind them and [`Capabilities`] what each can do.
-//! [`check`](check()) and [`repair`](repair()) are for stores that are closed. The book in `docs`
-//! explains how to choose, tune and operate a store, `ARCHITECTURE.md` how it is built.
+//! [`Db`] and [`Keyspace`] are the store, [`Options`] configure it, [`Stats`] report what it did.
+//! [`Engine`] lists the engines and [`Capabilities`] what each can do. [`check`](check()) and
+//! [`repair`](repair()) work on closed stores. The book in `docs` explains how to choose, tune and
+//! operate a store, `ARCHITECTURE.md` how it is built.
 //!
 //! # Features
-//! None is on by default. `pm` adds [`Engine::Scmkv`], [`Engine::Sptree`] and the module `pm`,
-//! structures in persistent memory without a store around them. `zstd` adds
+//! No feature is on by default. `pm` adds [`Engine::Scmkv`], [`Engine::Sptree`] and the module
+//! `pm`, structures in persistent memory without a store around them. `zstd` adds
 //! [`Compression::Zstd`], and compiles C.
 
 #![deny(missing_debug_implementations)]

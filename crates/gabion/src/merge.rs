@@ -1,14 +1,13 @@
 //! Merge operators: changes of values that are written without a read.
 //!
 //! # Idea
-//! A counter that is read, changed and written costs a read for each change, and a conflict where
-//! two do it at once. A *merge* writes the change alone, an *operand*; what it amounts to is found
-//! when somebody reads, or when the store rewrites what it has anyway. What an operand means says
-//! the operator of the keyspace ([`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)), whose
-//! name the store keeps: opened with another one, the same operands would mean something else.
+//! To read, change and write a counter costs a read for each change, and a conflict if two threads
+//! do it at once. A *merge* writes only the change, the *operand*; the store computes the value
+//! when somebody reads it, or when it rewrites the data anyway. The operator of the keyspace
+//! ([`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)) defines what an operand means. The
+//! store records its name, since with another operator the same operands would mean something else.
 //!
-//! Source: the read-modify-write operations of RocksDB ("merge operators") under the names that
-//! are usual there.
+//! Source: RocksDB's merge operators, under the names that are usual there.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,14 +19,14 @@ use crate::{Error, Result};
 /// The most bytes of the name of an operator.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What the operands of a keyspace mean.
+/// A merge operator: what the operands of a keyspace mean.
 ///
 /// An operator must give the same result for the same arguments, in any process, and must not use
 /// the store. The store may call it while a write waits, so it should be short. If it panics, that
 /// counts as a failure.
 ///
-/// One of [`Merge::full`] and [`Merge::partial`] is enough: an associative operator, one for which
-/// values and operands are the same thing, needs the second alone.
+/// One of [`Merge::full`] and [`Merge::partial`] is enough: an associative operator, whose values
+/// and operands have the same form, needs only the second.
 ///
 /// ```
 /// use gabion::{Db, KeyspaceOptions, Merge};
@@ -55,28 +54,27 @@ const NAME_BYTES_MAX: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Merge: Send + Sync + 'static {
-    /// The operator's name, which the store keeps: 1 to 64 bytes. It changes when operands come to
-    /// mean something else.
+    /// The operator's name, which the store records: 1 to 64 bytes. Change it when the meaning of
+    /// operands changes.
     fn name(&self) -> &str;
 
-    /// Says what is wrong with an operand, if anything is. A merge with such an operand is refused,
-    /// before it is written.
+    /// Checks an operand. If this fails, the merge fails before it writes anything.
     ///
     /// # Errors
-    /// Why the operator can do nothing with it.
+    /// The reason why the operand is invalid.
     fn check(&self, operand: &[u8]) -> Result<(), MergeError> {
         let _ = operand;
         Ok(())
     }
 
-    /// The value of `key` once `operands` are merged into it, in their order, of which there is at
-    /// least one. `base` is the value before, if it had one; `None` as a result takes it away.
+    /// Merges `operands`, at least one, in order, into the value of `key`, and returns the new
+    /// value. `base` is the old value, if any. A result of `None` deletes the key.
     ///
-    /// By default, what [`Merge::partial`] makes of base and operands.
+    /// By default, applies [`Merge::partial`] to base and operands.
     ///
     /// # Errors
-    /// Why there is no such value. Then reads of the key are errors
-    /// ([`Error::MergeFailed`](crate::Error::MergeFailed)); nothing is lost, and nothing else
+    /// The reason why there is no result. Then reads of the key fail
+    /// ([`Error::MergeFailed`](crate::Error::MergeFailed)); no operand is lost, and nothing else
     /// stops.
     fn full(
         &self,
@@ -97,8 +95,8 @@ pub trait Merge: Send + Sync + 'static {
         Ok(merged.map(Cow::into_owned))
     }
 
-    /// The one operand that stands for `left` and then `right`, if there is one. The store asks in
-    /// order to keep less; where there is none, it keeps both.
+    /// Combines `left` and then `right` into one operand, if possible, so that the store keeps
+    /// less. If this returns `None`, it keeps both.
     fn partial(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, left, right);
         None
@@ -129,7 +127,7 @@ impl fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-/// The operator of a keyspace: one of a program's own, or a built-in one by its name.
+/// The operator of a keyspace: a custom one, or a built-in one by its name.
 ///
 /// Two are equal if they have the same name.
 #[derive(Clone)]
@@ -140,7 +138,7 @@ pub struct MergeOperator {
 }
 
 impl MergeOperator {
-    /// An operator of the program's own.
+    /// A custom operator.
     pub fn new(operator: impl Merge) -> MergeOperator {
         MergeOperator {
             name: operator.name().into(),
@@ -148,7 +146,7 @@ impl MergeOperator {
         }
     }
 
-    /// The operator that comes with the store under this name, if there is one:
+    /// The built-in operator of this name, if there is one:
     ///
     /// | name | values and operands | result |
     /// |---|---|---|
@@ -283,23 +281,23 @@ pub struct AddI64;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddU64;
 
-/// Keeps the larger one of value and operand, as bytes are ordered.
+/// Keeps the larger of value and operand, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MaxBytes;
 
-/// Keeps the smaller one of value and operand, as bytes are ordered.
+/// Keeps the smaller of value and operand, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinBytes;
 
-/// Sets the bits of the operand in the value, byte by byte from the front; the shorter one is as if
-/// zeros followed.
+/// Sets the bits of the operand in the value, byte by byte from the front; pads the shorter one
+/// with zeros.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BitOr;
 
-/// Puts the operand behind the value, with a separator in between unless the key has no value.
+/// Appends the operand to the value, with a separator in between unless the key has no value.
 ///
-/// A merge writes again what was appended to its key since the key's last flush, so that it is made
-/// for lists of some kilobytes; where more comes together, keys of their own are cheaper.
+/// A merge rewrites what was appended to its key since the key's last flush, so it suits lists of
+/// some kilobytes. For longer lists, separate keys are cheaper.
 #[derive(Clone, Debug, Default)]
 pub struct Append {
     name: String,

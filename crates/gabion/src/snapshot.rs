@@ -11,11 +11,11 @@ use crate::opened::Opened;
 use crate::ranges::{prefix_bounds, range_bounds};
 use crate::{Cursor, Iter, Keyspace, Result, Slice};
 
-/// A view of all keyspaces as they were when the snapshot was taken. Cloning shares the view.
+/// A view of all keyspaces as they were when the snapshot was taken. Clones share the view.
 ///
-/// Taking a snapshot copies nothing and does not block. As long as it lives, versions that it
-/// sees are kept, so an old snapshot costs space under updates; with
-/// [`Engine::Flex`](crate::Engine::Flex) they are kept in memory.
+/// Taking a snapshot copies nothing and does not block. While it lives, the store keeps the
+/// versions that it sees, so an old snapshot costs space under updates;
+/// [`Engine::Flex`](crate::Engine::Flex) keeps them in memory.
 ///
 /// # Errors
 /// With an engine that has no [snapshots](crate::Capabilities::snapshots) each read is an
@@ -55,7 +55,7 @@ impl Snapshot {
     /// When the value that `key` had expires, if it does, as [`Keyspace::expires_at`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Keyspace::expires_at`].
     pub fn expires_at(
         &self,
         keyspace: &Keyspace,
@@ -97,7 +97,7 @@ impl Snapshot {
         Iter::new(self.scan(keyspace, &range))
     }
 
-    /// The pairs of a keyspace with keys in `range`, to look at without keeping them.
+    /// The pairs of a keyspace with keys in `range`, lent one at a time.
     pub fn cursor<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,

@@ -1,11 +1,11 @@
-//! Backups: the moments of stores, kept in a repository that holds what they have in common once.
+//! Backups: stores as of a moment, in a repository that holds shared data once.
 //!
 //! # Idea
 //! A backup is a list of files, and a file a list of pieces. Each piece is an object of the
-//! repository, named by the hash of its bytes, so pieces with the same bytes are one object,
-//! whatever backup or store they are of. What an engine never changes has marks by which it is
-//! known unread ([`source::Known`]): a later backup neither reads nor writes it. The rest of a
-//! moment is small, and what of it is as before is found by its hash.
+//! repository, named by the hash of its bytes, so equal pieces are one object, whatever backup or
+//! store they belong to. Immutable files have marks by which a later backup recognizes them without
+//! reading ([`source::Known`]): it neither reads nor writes them. The rest is small; its hash shows
+//! what is unchanged.
 //!
 //! # Layout
 //! A repository is one directory:
@@ -30,9 +30,9 @@
 //! - B4. Nothing is removed while a description cannot be read: it may name anything.
 //!
 //! # Durability and recovery
-//! A backup is there, durably, when its description has its name. An error takes back what was
-//! written for it. What a crash leaves, objects that no description names and remains of what was
-//! being written, the next backup or prune removes.
+//! A backup exists, durably, when its description has its final name. An error removes what was
+//! written for it. After a crash, the next backup or prune removes objects that no description
+//! names, and unfinished files.
 //!
 //! # Rooms
 //! | file | journey |
@@ -66,10 +66,10 @@ pub use self::prune::{Keep, PruneReport};
 pub use self::transfer::{BackupOptions, BackupProgress};
 pub use self::verify::VerifyReport;
 
-/// A directory of backups, of one store or several. It may lie on another file system than they.
+/// A directory of backups of one store or several. It may be on another file system.
 ///
-/// Each operation takes the repository's lock while it runs: [`Error::is_locked`] if another one
-/// has it. [`BackupRepository::list`] needs none.
+/// Each operation holds the repository's lock while it runs, and fails with [`Error::is_locked`] if
+/// another one holds it. [`BackupRepository::list`] needs no lock.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -99,13 +99,13 @@ pub struct BackupRepository {
 pub struct BackupInfo {
     /// Its number in the repository; later ones have higher numbers.
     pub id: u64,
-    /// When it was begun: time since 1970.
+    /// When it began: time since 1970.
     pub created: Duration,
     /// The directory in which the store was.
     pub store: String,
     /// The name of the store's engine.
     pub engine: &'static str,
-    /// The sequence number of the last write that is in it. All before are, too.
+    /// The sequence number of the last write in it. All earlier writes are in it, too.
     pub position: u64,
     /// Bytes that are in its files, without stretches in which nothing is.
     pub bytes: u64,
@@ -165,7 +165,7 @@ fn check_directories(path: &Path) -> Result<()> {
 }
 
 impl BackupRepository {
-    /// Opens the repository in the directory `path`; makes it, with missing parents, if the
+    /// Opens the repository in the directory `path`; creates it, with missing parents, if the
     /// directory is missing or empty.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl BackupRepository {
     /// As [`BackupRepository::create_or_open`], on a disk of any kind.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`BackupRepository::create_or_open`].
     #[doc(hidden)]
     pub fn create_or_open_on(disk: Disk) -> Result<BackupRepository> {
         let is_new = |disk: &Disk| -> Result<bool> {
@@ -223,7 +223,7 @@ impl BackupRepository {
     /// As [`BackupRepository::open`], on a disk of any kind.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`BackupRepository::open`].
     #[doc(hidden)]
     pub fn open_on(disk: Disk) -> Result<BackupRepository> {
         if !disk.exists(ROOT_NAME)? {

@@ -1,4 +1,4 @@
-//! Old backups go, and what only they were made of.
+//! Removes old backups, and the objects that only they need.
 //!
 //! Descriptions first, durably, then objects (B2). A crash in between leaves objects that nobody
 //! names, which the next prune or backup removes.
@@ -14,7 +14,7 @@ use super::objects::{is_object, object_name};
 use crate::Result;
 use crate::names::LOCK;
 
-/// Which backups of each store stay.
+/// Which backups of each store to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
     /// So many of the newest stay. The newest one stays always.
@@ -46,10 +46,10 @@ impl Keep {
 }
 
 impl BackupRepository {
-    /// Removes the backups that need not stay, and the objects that no other backup has. The others
-    /// can be restored whatever interrupts it.
+    /// Removes the backups that `keep` does not retain, and the objects that no other backup needs.
+    /// The others stay restorable whatever interrupts the prune.
     ///
-    /// The directory that a store was in tells the stores apart.
+    /// Stores are distinguished by their directories.
     ///
     /// # Errors
     /// [`Error::Corruption`](crate::Error::Corruption) and

@@ -40,7 +40,7 @@ impl BackupRepository {
     /// holds what an interrupted restore has left.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`BackupRepository::restore`].
     #[doc(hidden)]
     pub fn restore_on(&self, id: u64, target: &Disk, options: BackupOptions<'_>) -> Result<()> {
         let _lock = self.disk.lock_shared(LOCK)?;

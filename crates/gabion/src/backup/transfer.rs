@@ -1,4 +1,4 @@
-//! How bytes are moved: how fast at most, who is told, and who may end it.
+//! The transfer of bytes: its rate limit, progress and cancellation.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,16 +12,17 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Who is told of progress.
 type Listener<'a> = Box<dyn FnMut(BackupProgress) -> ControlFlow<()> + Send + 'a>;
 
-/// How a backup, a restore or a verification is done.
+/// Options of a backup, a restore or a verification.
 #[derive(Default)]
 pub struct BackupOptions<'a> {
-    /// Bytes per second that it reads at most, on average; 0 for no limit. What is known unread
-    /// does not count, nor do the log and the manifest of WipDB when a backup begins.
+    /// Limit on the bytes that it reads per second, on average; 0 for no limit. Data recognized
+    /// without reading does not count, nor do the log and the manifest of WipDB when a backup
+    /// begins.
     pub bytes_per_second_max: u64,
     progress: Option<Listener<'a>>,
 }
 
-/// How far a backup, a restore or a verification has come.
+/// Progress of a backup, a restore or a verification.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupProgress {
@@ -48,8 +49,8 @@ impl<'a> BackupOptions<'a> {
         self
     }
 
-    /// Calls `listener` after each mebibyte, and while the rate makes it wait. If that says
-    /// [`ControlFlow::Break`], it ends with [`Error::Cancelled`].
+    /// Calls `listener` after each mebibyte, and while waiting for the rate limit. If it returns
+    /// [`ControlFlow::Break`], the operation ends with [`Error::Cancelled`].
     #[must_use]
     pub fn progress(
         mut self,

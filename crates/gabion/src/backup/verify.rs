@@ -1,4 +1,4 @@
-//! Whether all that a repository holds is what was written.
+//! Verification: whether a repository still holds what was written.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ pub struct VerifyReport {
 }
 
 impl BackupRepository {
-    /// Reads all that backup `id` is made of, or with `None` all backups, each object once, and
-    /// compares it with its hash. Changes nothing.
+    /// Reads all objects of backup `id`, or of all backups with `None`, each once, and compares
+    /// each with its hash. Changes nothing.
     ///
     /// # Errors
     /// [`Error::NoSuchBackup`](crate::Error::NoSuchBackup),

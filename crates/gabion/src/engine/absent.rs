@@ -1,4 +1,4 @@
-//! What stands for the mapped engines in a build without the feature `pm`.
+//! Stand-ins for the mapped engines in a build without the feature `pm`.
 //!
 //! The names are those of `mapped`, `scmkv` and `sptree`, so that the dispatcher is the same in
 //! both builds. A store of these engines is never open: opening one is an error that names the

@@ -1,4 +1,4 @@
-//! By which files a store is known, and whose files they are.
+//! Recognizes stores by their files, and which files belong to which engine.
 
 use gabion_media::{Disk, TEMPORARY_SUFFIX};
 

@@ -1,4 +1,4 @@
-//! Whether a store takes writes, and of this process at all.
+//! Whether a store accepts writes, and whether it belongs to this process.
 //!
 //! A forked child has a copy of an open store without its threads, and locks of it that threads of
 //! the parent held stay locked for ever. So whoever is about to take a lock asks here first.

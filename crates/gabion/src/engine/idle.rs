@@ -1,12 +1,12 @@
-//! Whether a store is at rest: nobody has written for a while, or somebody waits for it to be idle.
+//! Whether a store is idle: nobody has written for a while, or somebody waits for it to be idle.
 //!
 //! # Idea
-//! At rest a store gives back what it keeps for the writes to come. That is looked at now and then
-//! by the background, which compares what is visible with what was when it looked before; writers
-//! know nothing of it. Who waits for the store to be idle need not wait for the time to pass.
+//! An idle store gives back what it keeps for later writes. The background checks now and then
+//! whether the visible sequence number has changed since it last looked; this costs writers
+//! nothing. A caller who waits for the store to be idle need not wait for that time to pass.
 //!
-//! Without background threads the clock decides nothing, so that a store is deterministic: it is at
-//! rest if somebody waits for that.
+//! Without background threads the clock decides nothing, so that a store is deterministic: it is
+//! idle if somebody waits for that.
 
 use std::time::Duration;
 

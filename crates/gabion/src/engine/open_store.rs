@@ -1,4 +1,4 @@
-//! What keeps a store open during a scan.
+//! Keeps a store open during a scan.
 //!
 //! A scan holds on to an open store by one reference, through which it also reaches the engine. It
 //! has no reference to the engine itself or to anything else that all scans share: each thread has

@@ -1,4 +1,4 @@
-//! A list in an order of its elements, of which a change copies a small part.
+//! A persistent sorted list: a change copies a small part, and copies share the rest.
 //!
 //! # Idea
 //! A list that readers take without a lock is copied for each change, which makes `n` changes of a

@@ -1,4 +1,4 @@
-//! The options that a keyspace has of its own, as its engine asks for them.
+//! The options of an open keyspace, as its engine reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The common ground of an engine's background threads and of those who wait for them.
+//! Where an engine's background threads and those who wait for them synchronize.
 //!
 //! # Idea
 //! No queue of jobs is kept: what is due follows from the state of the store, so it is looked for

@@ -6,8 +6,8 @@ use super::rules::{check_rules, setters};
 use crate::Result;
 
 /// Options of [mapped](crate::Capabilities::mapped) engines:
-/// [`Engine::Scmkv`](crate::Engine::Scmkv) and [`Engine::Sptree`](crate::Engine::Sptree). They hold
-/// for a store that is made. One that exists keeps its own, and other engines have no use for them.
+/// [`Engine::Scmkv`](crate::Engine::Scmkv) and [`Engine::Sptree`](crate::Engine::Sptree). They
+/// apply to a new store. An existing store keeps its own, and other engines ignore them.
 ///
 /// ```
 /// use gabion::{Engine, MappedOptions, Options};
@@ -19,22 +19,22 @@ use crate::Result;
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct MappedOptions {
-    /// Size of the store's file in bytes: it is never larger. Its space is reserved as it is
-    /// needed, in steps of a 64th of this, and kept: so it is a limit that few stores meet. At
-    /// least 64 MiB. Default: 8 GiB, with which an empty store takes 128 MiB.
+    /// Size of the store's file in bytes, which never grows beyond it. The store reserves its space
+    /// as needed, in steps of a 64th of this, and keeps it; so it is a limit that few stores reach.
+    /// At least 64 MiB. Default: 8 GiB, with which an empty store takes 128 MiB.
     pub pool_bytes: u64,
-    /// Where that file lies, if not in the store's directory: on persistent memory, in shared
-    /// memory. Noted in the store. Default: `None`.
+    /// Path of that file, if not in the store's directory: for example on persistent memory or in
+    /// shared memory. The store records it. Default: `None`.
     pub pool_path: Option<PathBuf>,
-    /// Whether a store that lies in an ordinary file, or in shared memory, has a checkpoint in its
-    /// directory, to which it is brought back after a power loss. Without one it survives the end
-    /// of the process only, [`Durability::Sync`](crate::Durability::Sync) is refused,
-    /// [`Durability::Interval`](crate::Durability::Interval) is as
-    /// [`Durability::Buffered`](crate::Durability::Buffered), and a store that is open while the
-    /// system goes down is lost. Persistent memory needs none. Default: true.
+    /// Whether a store in an ordinary file or in shared memory has a checkpoint in its directory,
+    /// from which it recovers after a power loss. Without a checkpoint it survives only the end of
+    /// the process: it refuses [`Durability::Sync`](crate::Durability::Sync), treats
+    /// [`Durability::Interval`](crate::Durability::Interval) as
+    /// [`Durability::Buffered`](crate::Durability::Buffered), and is lost if the system goes down
+    /// while it is open. Persistent memory needs none. Default: true.
     pub checkpoints: bool,
-    /// Records that the store should be ready for: its hash table has at least twice as many
-    /// buckets. With many more, it doubles while the store is in use. Default: 0, for 65,536.
+    /// Number of records to plan for: the hash table begins with at least twice as many buckets.
+    /// With many more records, it doubles while the store is in use. Default: 0, for 65,536.
     pub records_planned: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Options: what an operator sets stands in [`Options`], what only mapped engines use in
-//! [`MappedOptions`], and what most users never set in [`Tuning`].
+//! Options: [`Options`] has what an operator sets, [`MappedOptions`] what only mapped engines use,
+//! and [`Tuning`] what most users never set.
 //!
-//! Each is a plain struct whose fields tell their defaults. Values are checked when the store is
-//! opened; one that cannot work is an error that names it.
+//! Each is a plain struct whose fields document their defaults. Opening a store checks all values;
+//! the error names an invalid one.
 
 mod mapped;
 mod rules;
@@ -22,8 +22,8 @@ pub use values::{Compression, Durability, MemTableForm, TableReads};
 /// More background threads than this gain nothing on any machine, and a system may refuse them.
 const BACKGROUND_THREADS_MAX: usize = 1024;
 
-/// How a store is opened and how it behaves. `Options::default()` suits most uses. Each field has a
-/// setter of the same name, so that options chain:
+/// How to open a store and how it behaves. `Options::default()` suits most uses. Each field has a
+/// setter of the same name, so calls chain:
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -41,11 +41,11 @@ const BACKGROUND_THREADS_MAX: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Options {
     // The store.
-    /// The engine of a new store; one that exists keeps its own. Default: [`Engine::Wip`].
+    /// The engine of a new store; an existing store keeps its own. Default: [`Engine::Wip`].
     pub engine: Engine,
-    /// Make the store when the directory is missing or empty. Default: true.
+    /// Create the store if the directory is missing or empty. Default: true.
     pub create_if_missing: bool,
-    /// Fail when the store exists. Default: false.
+    /// Fail if the store exists. Default: false.
     pub error_if_exists: bool,
     /// Open the store for reading only: nothing is written, not even a lock file, so the directory
     /// may be one that nobody can write to. Any number of processes may do so at the same time, as
@@ -61,37 +61,37 @@ pub struct Options {
     pub durability: Durability,
 
     // Resources.
-    /// The memory that the store may use, in bytes, in WipDB and FlexDB: the one setting that most
-    /// stores need, from which the sizes of MemTables and of the cache follow unless they are set.
+    /// The memory that the store may use, in bytes, with WipDB and FlexDB. Most stores need only
+    /// this setting: it determines the sizes of MemTables and of the cache unless those are set.
     ///
     /// It is a ceiling for MemTables, for indexes and filters of open tables, and for the block
     /// cache together; in FlexDB, indexes, trees and buffers of spaces and what snapshots need
     /// stand for the tables, and MemTables have half of their budget more, at which writers stop.
-    /// Open tables come first, since no read can do without them. MemTables have half of the
-    /// ceiling if tables are mapped and not compressed, a quarter otherwise, and 256 MiB at most;
-    /// or what the tables leave, but at least a quarter of that. The cache has the rest and gives
-    /// blocks up when the others grow. The trees of FlexDB's spaces keep to a quarter of the
-    /// ceiling: what does not fit is read when it is needed. When tables leave less than a quarter
-    /// of the MemTables' budget the ceiling is passed, which
-    /// [`Stats::memory`](crate::Stats::memory) shows. The pages of mapped tables are the system's
-    /// and come on top; it takes them back when it needs them.
+    /// Open tables come first, since every read needs them. MemTables get half of the ceiling if
+    /// tables are mapped and not compressed, a quarter otherwise, and 256 MiB at most; or what the
+    /// tables leave, but at least a quarter of that. The cache gets the rest and evicts blocks when
+    /// the others grow. The trees of FlexDB's spaces keep to a quarter of the ceiling; the store
+    /// reads what does not fit when it needs it. If tables leave less than a quarter of the
+    /// MemTables' budget, the store exceeds the ceiling, which
+    /// [`Stats::memory`](crate::Stats::memory) shows. The pages of mapped tables belong to the
+    /// system and come on top; it reclaims them when it needs them.
     ///
-    /// 0: it follows from the memory that the process may use, which is that of the machine or the
-    /// limit of its control group or of one above it, as the system reports when the store is
-    /// opened. MemTables have an eighth of it, the cache an eighth, or a quarter if all blocks go
-    /// through it, each 256 MiB at most, and the ceiling is their sum and an eighth for open
-    /// tables, again 256 MiB at most: 768 MiB from 2 GiB on, and where the system does not tell.
-    /// [`Options::memory_sizes`] shows what comes of it. Default: 0.
+    /// 0: the ceiling follows from the memory that the process may use: that of the machine, or the
+    /// limit of its control group or of a parent group, as the system reports at the open.
+    /// MemTables get an eighth of it, the cache an eighth, or a quarter if all blocks go through
+    /// it, each 256 MiB at most. The ceiling is their sum plus an eighth for open tables, again 256
+    /// MiB at most: 768 MiB from 2 GiB on, or if the system does not report a limit.
+    /// [`Options::memory_sizes`] shows the result. Default: 0.
     pub memory_bytes_max: u64,
-    /// Threads for flushes, compactions and splits. With 0 the thread that writes does the
-    /// background work as it falls due, which makes a store deterministic, and syncs for
+    /// Threads for flushes, compactions and splits. With 0 the writing thread does the background
+    /// work when it is due, which makes a store deterministic, and syncs for
     /// [`Durability::Interval`]. At most 1,024. Default: 2, one for flushes, which writers wait
     /// for, and one for everything else.
     pub background_threads: usize,
-    /// Size of the log in bytes past which MemTables that pin its tail are flushed. It bounds the
-    /// time to open: what is in no table yet, at most the memory of the MemTables, takes two
-    /// processors about a second per four million small records; what is in tables is only read.
-    /// At least 1 KiB. Default: 1 GiB.
+    /// Size of the log in bytes beyond which the store flushes MemTables that pin its tail. It
+    /// bounds the time to open: two processors replay about four million small records a second
+    /// into memory, at most as many as the MemTables may hold; records that are already in tables
+    /// are only read. At least 1 KiB. Default: 1 GiB.
     pub log_bytes_max: u64,
     /// Size of what is kept of the log for [consumers](crate::Db::consumer) alone, in bytes. What
     /// is more goes, and the slowest consumer is cut off: it is told so by
@@ -105,37 +105,37 @@ pub struct Options {
     pub table_reads: TableReads,
 
     // Garbage.
-    /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
-    /// without old versions and deleted keys, which is estimated, rather too low. Writers are
-    /// slowed down before it is reached, and wait at it as long as there is garbage that no
-    /// snapshot needs; the log, and the outputs of compactions that have not ended, are not in it.
-    /// [`Engine::Flex`] has segments in place of tables. It collects garbage when they have as much
-    /// as the cap allows, or a quarter of their bytes if that is less: so a cap above 1.33 changes
-    /// nothing. Some segments that it keeps in reserve come on top. At least 1.25; infinite for
-    /// none. Default: 2.0, at which each byte of a new version costs at most about one and a half
-    /// bytes of compaction for it; at 1.5 it would be three.
+    /// Cap on the space amplification: the bytes of all tables over an estimate, on the low side,
+    /// of the bytes that they would have without old versions and deleted keys. The store slows
+    /// writers down before it reaches the cap, and stops them at the cap while there is garbage
+    /// that no snapshot needs. The log and the outputs of running compactions do not count.
+    /// [`Engine::Flex`] has segments instead of tables. It collects garbage when they have as much
+    /// as the cap allows, or a quarter of their bytes if that is less, so a cap above 1.33 changes
+    /// nothing. Some reserved segments come on top. At least 1.25; infinite for none. Default: 2.0,
+    /// at which each byte of a new version costs at most about one and a half bytes of compaction
+    /// for it; at 1.5 it would be three.
     pub space_amplification_max: f64,
-    /// How long old versions and deleted keys stay in tables at most, if no snapshot needs them:
-    /// then the part of the store that holds them is compacted, even if nobody writes. Counts from
-    /// the open for what was in the log only. At least a second; [`Duration::MAX`] for no limit.
-    /// Only [`Engine::Wip`] knows ages: [`Engine::Flex`] removes what is overwritten when it
-    /// merges, but the bytes stay on the medium until their segment is emptied, which only the
-    /// amount of garbage decides. Default: a day, in which a bucket with garbage is rewritten once
-    /// at most: 12 MB/s for a terabyte.
+    /// The longest time that old versions and deleted keys stay in tables if no snapshot needs
+    /// them: then the store compacts the part that holds them, even if nobody writes. For records
+    /// that were only in the log, it counts from the open. At least a second; [`Duration::MAX`] for
+    /// no limit. Only [`Engine::Wip`] tracks ages: [`Engine::Flex`] removes overwritten pairs when
+    /// it merges, but their bytes stay on the medium until it empties their segment, which depends
+    /// only on the amount of garbage. Default: a day, in which the store rewrites a bucket with
+    /// garbage once at most: 12 MB/s for a terabyte.
     pub garbage_age_max: Duration,
-    /// How soon the space of records that have [expired](crate::Keyspace::put_expiring) comes back,
-    /// where they are an eighth or more of a part of the store, with or without traffic. What is
-    /// less goes with other garbage. At least a second. Default: ten minutes.
+    /// How soon the store frees the space of [expired](crate::Keyspace::put_expiring) records, with
+    /// or without traffic, where they are an eighth or more of a part of the store. Less than that
+    /// goes with other garbage. At least a second. Default: ten minutes.
     pub expiry_lag_max: Duration,
-    /// How long a transaction may be open: it keeps old versions alive as a snapshot does. One that
-    /// is older is ended, and what it does next is
-    /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). The background looks twice a
-    /// second; without background threads none is ended. [`Duration::MAX`] for no limit, which is
-    /// the default.
+    /// How long a transaction may be open, since it keeps old versions alive as a snapshot does.
+    /// The store ends an older one, and its next call returns
+    /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). The background checks twice a
+    /// second; without background threads the store ends none. [`Duration::MAX`] for no limit,
+    /// which is the default.
     pub transaction_age_max: Duration,
 
     // The rest.
-    /// What only engines use whose stores are mapped files. Default: [`MappedOptions::default`].
+    /// Options of the mapped engines. Default: [`MappedOptions::default`].
     pub mapped: MappedOptions,
     /// What most users never set. Default: [`Tuning::default`].
     pub tuning: Tuning,
@@ -195,10 +195,10 @@ impl Options {
         }
     }
 
-    /// Checks every value that could not work, as [`Db::open`](crate::Db::open) does first.
+    /// Checks all values, as [`Db::open`](crate::Db::open) does first.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) with the first of them.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for the first invalid one.
     pub fn check(&self) -> Result<()> {
         self.mapped.check()?;
         self.tuning.check()?;

@@ -24,18 +24,18 @@ const PROCESSORS_OF_ONE_LANE: usize = 2;
 #[derive(Clone, Debug)]
 pub struct Tuning {
     // Memory.
-    /// Memory of all MemTables together, in bytes. At least 1 KiB. Default: `None`, for what
-    /// follows from [`Options::memory_bytes_max`](crate::Options::memory_bytes_max).
+    /// Memory of all MemTables together, in bytes. At least 1 KiB. Default: `None`: it follows from
+    /// [`Options::memory_bytes_max`](crate::Options::memory_bytes_max).
     pub memtable_budget_bytes: Option<u64>,
     /// Size of the block cache in bytes, for tables that are not mapped. Compressed ones never are.
-    /// All keyspaces share it. 0: no cache. Default: `None`, for what follows from
+    /// All keyspaces share it. 0: no cache. Default: `None`: it follows from
     /// [`Options::memory_bytes_max`](crate::Options::memory_bytes_max).
     pub cache_bytes: Option<u64>,
     /// How MemTables keep their records. Default: [`MemTableForm::Adaptive`].
     pub memtable_form: MemTableForm,
-    /// Searches by range that meet new writes in a MemTable before it keeps its keys in order, if
-    /// the form is adaptive. Sorting what is new costs such a search some microseconds, and all
-    /// others a walk over several sorted parts; to put a MemTable of 2 MiB in order costs some
+    /// Number of range scans that meet new writes in a MemTable before it keeps its keys in order,
+    /// if the form is adaptive. Sorting new keys costs such a scan some microseconds, and all
+    /// others a walk over several sorted parts. Ordering a MemTable of 2 MiB costs some
     /// milliseconds once, and from then on a put costs about half as much again. Default: 16.
     pub searches_until_ordered: u32,
 
@@ -46,10 +46,9 @@ pub struct Tuning {
     /// Bits per key of the filters, at most 32; 0 means no filters. Default: 10, for about 1 % of
     /// false positives.
     pub filter_bits_per_key: u32,
-    /// Mapped blocks are read by a call and checked each time that they are looked for, not only
-    /// the first time; and what flushes and compactions write is checked for its order. Finds
-    /// damage that befalls what is in memory, for the price of a call and a checksum. Default:
-    /// false.
+    /// Reads mapped blocks by a system call and checks them at each access, not only at the first,
+    /// and checks the order of what flushes and compactions write. This finds damage to data in
+    /// memory, at the price of a call and a checksum. Default: false.
     pub paranoid_checks: bool,
 
     // Buckets of WipDB.
@@ -73,13 +72,13 @@ pub struct Tuning {
     pub read_weight: u32,
 
     // Threads.
-    /// Bytes that flushes, compactions and splits, or merges and collections of garbage, may
-    /// write per second; 0: no limit. Flushes come first, then compactions of full levels. The
-    /// limit gives way where writers would be stopped: a store that is written to faster than this
-    /// flushes as fast as it must. Default: 0.
+    /// Bytes that flushes, compactions and splits, or merges and collections of garbage, may write
+    /// per second; 0: no limit. Flushes come first, then compactions of full levels. The limit
+    /// yields before writers would stop: a store that takes writes faster than this flushes as fast
+    /// as it must. Default: 0.
     pub background_bytes_per_second_max: u64,
-    /// Whether single writes of several threads run side by side or one behind the other. Default:
-    /// side by side with more than two processors.
+    /// Whether single writes of several threads run in parallel or one after the other. Default: in
+    /// parallel with more than two processors.
     pub writers_side_by_side: bool,
 
     // For tests.

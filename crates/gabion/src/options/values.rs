@@ -8,21 +8,21 @@ use std::time::Duration;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Power loss: the log is on the medium before the write returns. Writers that come together
-    /// share a sync.
+    /// Power loss: the log is on the medium before the write returns. Concurrent writers share a
+    /// sync.
     Sync,
-    /// Process death always; power loss except for the last writes, at most this long ago.
+    /// Process death always; power loss except for the last writes, which are at most this old.
     ///
-    /// A sync begins by the age of the oldest write that it is for, and earlier by the time that
-    /// the last syncs took. On a medium that takes more than half of the interval for a sync, the
-    /// last writes are at most two syncs old, since one that comes just after a sync has begun
-    /// waits for the next; and a sync that takes longer than those before it adds the difference.
+    /// A sync begins when the oldest unsynced write reaches an age: the interval less the time that
+    /// recent syncs took. If the medium takes more than half of the interval for a sync, the last
+    /// writes are at most two syncs old, since a write just after a sync has begun waits for the
+    /// next; a sync slower than the ones before it adds the difference.
     ///
     /// A thread of the store syncs. Without [threads](crate::Options::background_threads) the next
-    /// write does, of any level, once the interval has passed; a store that nobody writes to any
-    /// more is synced by its close, or by [`Db::persist`](crate::Db::persist).
+    /// write of any level syncs once the interval has passed; if no write follows, the close or
+    /// [`Db::persist`](crate::Db::persist) syncs.
     Interval(Duration),
-    /// Process death always; power loss as far as the system has written on its own.
+    /// Process death always; power loss only as far as the system has written data by itself.
     Buffered,
 }
 
@@ -77,21 +77,21 @@ impl FromStr for Durability {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TableReads {
-    /// In place, where the system keeps the files in memory. A block is read by a call and its
-    /// checksum is compared when it is first needed since its table was opened; later reads cost
-    /// no call, no copy and none of the memory of the block cache. The price: memory is
-    /// the system's to manage, damage that befalls a block after it was checked is not noticed
-    /// until the table is opened again, and a page that the system dropped and cannot read again
-    /// ends the process (`SIGBUS`), as does a file that another program cuts short. What was
-    /// written survives that, as it survives every end of the process.
+    /// In place, in the system's page cache. The first access to a block since its table was opened
+    /// reads it by a system call and checks its checksum; later reads cost no call, no copy and
+    /// none of the block cache's memory. The price: the system manages the memory; damage to a
+    /// block after its check stays unnoticed until the table is opened again; and a page that the
+    /// system dropped and cannot read again ends the process (`SIGBUS`), as does a file that
+    /// another program truncates. Acknowledged writes survive that, as they survive every end of
+    /// the process.
     ///
-    /// The fastest way while the data fit into memory. Where a file cannot be mapped, its blocks
+    /// This is the fastest while the data fits into memory. If a file cannot be mapped, its blocks
     /// go through the cache.
     #[default]
     Mapped,
-    /// Through the [block cache](crate::Tuning::cache_bytes): memory stays within that, every block
-    /// that comes from the medium is checked, and every failure of the medium is an error. The
-    /// better way for data many times larger than memory.
+    /// Through the [block cache](crate::Tuning::cache_bytes): memory stays within its size, each
+    /// read from the medium checks its block, and each failure of the medium is an error. This is
+    /// better for data many times larger than memory.
     Cached,
 }
 
@@ -121,15 +121,15 @@ impl FromStr for TableReads {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemTableForm {
-    /// Each bucket by itself: a hash table, until searches by range have met new writes in one
-    /// MemTable [often enough](crate::Tuning::searches_until_ordered); then in order, until a
-    /// MemTable is flushed that was not searched.
+    /// Each bucket adapts by itself: a hash table, until range scans have met new writes in one
+    /// MemTable [often enough](crate::Tuning::searches_until_ordered); then ordered, until a
+    /// MemTable without scans is flushed.
     #[default]
     Adaptive,
-    /// A hash table, which is sorted for searches and flushes. The fastest for writes.
+    /// A hash table, sorted for scans and flushes. The fastest for writes.
     Hash,
-    /// A hash table for gets and a tree of the keys for searches by range, both kept with every
-    /// write. The fastest for searches between writes.
+    /// A hash table for gets and a tree of the keys for range scans; each write updates both. The
+    /// fastest for scans between writes.
     Ordered,
 }
 
@@ -159,14 +159,13 @@ impl FromStr for MemTableForm {
     }
 }
 
-/// How the blocks of new tables are compressed. Tables of all kinds may stand side by side: each
-/// block says how it is compressed, and what was written before stays as it is until it is
-/// compacted.
+/// How to compress the blocks of new tables. Tables of all kinds may coexist: each block records
+/// how it is compressed, and existing tables stay as they are until they are compacted.
 ///
-/// A compressed block is not read in place ([`TableReads::Mapped`]) but unpacked into the
-/// [block cache](crate::Tuning::cache_bytes). A block that does not become smaller by an eighth is
-/// stored as it is, and a table in which all are is mapped as ever.
-/// [Larger blocks](crate::Tuning::block_bytes), of 16 KiB, say, compress better.
+/// Reads of a compressed block decompress it into the [block cache](crate::Tuning::cache_bytes)
+/// instead of reading it in place ([`TableReads::Mapped`]). A block that does not shrink by an
+/// eighth is stored uncompressed, and a table of only such blocks is mapped as usual. [Larger
+/// blocks](crate::Tuning::block_bytes), of 16 KiB, say, compress better.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -175,8 +174,8 @@ pub enum Compression {
     None,
     /// By LZ4: little effort.
     Lz4,
-    /// By Zstandard, at a level of 1 to 19: smaller, and slower with each level. Only with the
-    /// feature `zstd`, which needs a C compiler to build.
+    /// By Zstandard, at a level from 1 to 19: smaller, and slower with each level. Only with the
+    /// feature `zstd`, whose build needs a C compiler.
     Zstd(i32),
 }
 

@@ -1,12 +1,12 @@
-//! Transactions: reads of one moment and writes that take effect together, if nothing that they
+//! Transactions: reads as of one moment, and writes that take effect together if nothing that they
 //! depend on has changed.
 //!
 //! # Idea
-//! A transaction is optimistic: it reads at the number of its beginning, keeps its own writes in
-//! memory, and notes what it read. Its commit is one batch, which the leader of the log checks
-//! before it appends it: if anything of what was read has a newer version by then, nothing is
-//! written and the caller runs it again. So nobody waits for a transaction, readers notice nothing
-//! of it, and there are no locks and no deadlocks.
+//! Transactions are optimistic: a transaction reads at the sequence number of its beginning, keeps
+//! its writes in memory, and records what it read. Its commit is one batch. The leader of the write
+//! group checks it before the append: if anything that the transaction read has a newer version,
+//! the leader writes nothing and the caller runs the transaction again. So nobody waits for a
+//! transaction, it does not affect readers, and there are no locks and no deadlocks.
 //!
 //! # Rooms
 //! | file | what |
@@ -24,15 +24,15 @@
 //! | [`Isolation::Snapshot`] | keys and ranges that are written, and those read for update; of keys
 //! that are merged into only those that were read |
 //!
-//! At the first level there is an order of all committed transactions in which each reads what the
-//! ones before it have written; at the second one there may be write skew.
+//! At the first level all committed transactions have an order in which each reads what the ones
+//! before it have written. The second level permits write skew.
 //!
 //! A transaction that only writes, or only reads, never conflicts: the first takes effect at its
 //! commit, the second at its beginning.
 //!
 //! # Linearization and durability points
-//! Those of a batch (`engine/ssd/commit`): the check, the append and the publication happen with
-//! everybody else kept from writing.
+//! Those of a batch (`engine/ssd/commit`): no other write takes place between the check, the append
+//! and the publication.
 
 mod iter;
 mod merges;
@@ -71,10 +71,10 @@ const BATCH_BYTES: usize = 4 << 10;
 
 /// Several reads and writes that take effect together, or not at all.
 ///
-/// It reads the store as it was when the transaction began, with its own writes on top. Nothing is
-/// written before [`Transaction::commit`]; dropping it rolls it back. It can move between threads,
-/// and is used by one at a time. As long as it lives, old versions stay as for a
-/// [`Snapshot`](crate::Snapshot), so it should be short
+/// It reads the store as it was when the transaction began, with its own writes on top. It writes
+/// nothing before [`Transaction::commit`]; dropping it rolls it back. It can move between threads,
+/// but only one may use it at a time. While it lives, it keeps old versions alive, as a
+/// [`Snapshot`](crate::Snapshot) does, so it should be short
 /// ([`Options::transaction_age_max`](crate::Options::transaction_age_max)).
 ///
 /// ```
@@ -94,10 +94,10 @@ const BATCH_BYTES: usize = 4 << 10;
 /// ```
 ///
 /// # Errors
-/// Its methods, besides what each one says: [`Error::ForeignKeyspace`] for a keyspace of another
-/// store, [`Error::TransactionTooOld`], [`Error::KeyspaceDropped`], and [`Error::Limit`] where what
-/// it has read and written takes more than [`TransactionOptions::bytes_max`]. After an error the
-/// transaction may go on.
+/// In addition to the errors of each method: [`Error::ForeignKeyspace`] for a keyspace of another
+/// store, [`Error::TransactionTooOld`], [`Error::KeyspaceDropped`], and [`Error::Limit`] if its
+/// reads and writes take more than [`TransactionOptions::bytes_max`]. After an error you may
+/// continue to use the transaction.
 pub struct Transaction {
     store: Arc<Opened>,
     open: Arc<OpenTransaction>,
@@ -123,7 +123,7 @@ struct Mark {
     bytes: usize,
 }
 
-/// A moment of a transaction that it can be rolled back to.
+/// A point in a transaction that it can be rolled back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(u64);
 
@@ -164,7 +164,7 @@ impl Db {
 }
 
 impl Transaction {
-    /// The value of a key: the transaction's own, or that of its beginning.
+    /// Returns the value of a key: the transaction's own, or the one from before it began.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -172,8 +172,8 @@ impl Transaction {
         self.read(keyspace, key.as_ref(), self.checks_reads())
     }
 
-    /// As [`Transaction::get`], of a key that the commit depends on, whatever the isolation: there
-    /// is a conflict if anybody else writes it meanwhile.
+    /// As [`Transaction::get`], but makes the commit depend on the key at any isolation: the commit
+    /// conflicts if anybody else writes the key meanwhile.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -295,7 +295,7 @@ impl Transaction {
         keys.iter().map(get).collect()
     }
 
-    /// All pairs of a keyspace, in the order of their keys.
+    /// All pairs of a keyspace, in key order.
     ///
     /// # Errors
     /// Of the items, as [`Transaction::range`].
@@ -304,8 +304,8 @@ impl Transaction {
     }
 
     /// The pairs of a keyspace with keys in `range`, in the order of their keys; reversed with
-    /// `.rev()`. What it passes counts as read, also keys that are not there, up to where it has
-    /// come from either end.
+    /// `.rev()`. Everything that it passes counts as read, absent keys included, as far as it has
+    /// advanced from either end.
     ///
     /// # Errors
     /// Of the items, as [`Keyspace::range`].
@@ -317,7 +317,7 @@ impl Transaction {
         TransactionIter::new(self, keyspace, range_bounds(&range))
     }
 
-    /// The pairs of a keyspace whose keys begin with `prefix`, in the order of their keys.
+    /// The pairs of a keyspace whose keys begin with `prefix`, in key order.
     ///
     /// # Errors
     /// Of the items, as [`Transaction::range`].
@@ -344,7 +344,8 @@ impl Transaction {
         })
     }
 
-    /// Gives a key a value that expires, as [`Keyspace::put_expiring`]. It counts from this call.
+    /// Sets a key to a value that expires, as [`Keyspace::put_expiring`]. A `Duration` counts from
+    /// this call.
     ///
     /// # Errors
     /// [`Error::Limit`] as [`Keyspace::put`].
@@ -363,8 +364,8 @@ impl Transaction {
         })
     }
 
-    /// Merges an operand into the value of a key, as [`Keyspace::merge`]. A transaction that does
-    /// not read the key has no conflict with others that merge into it.
+    /// Merges an operand into the value of a key, as [`Keyspace::merge`]. If the transaction does
+    /// not read the key, it does not conflict with others that merge into it.
     ///
     /// # Errors
     /// As [`Keyspace::merge`].
@@ -391,7 +392,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes a key and its value, if it is there.
+    /// Removes a key and its value, if present.
     ///
     /// # Errors
     /// [`Error::Limit`] as [`Keyspace::delete`].
@@ -435,7 +436,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Marks this moment, to roll back to it.
+    /// Marks a point in the transaction, to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
         // ORDER: Relaxed; the number only has to differ.
         let number = NEXT_SAVEPOINT.fetch_add(1, Ordering::Relaxed);
@@ -448,8 +449,8 @@ impl Transaction {
         Savepoint(number)
     }
 
-    /// Takes back what was written since a savepoint, and forgets what was only read since. The
-    /// savepoint stays, those after it are gone.
+    /// Undoes the writes since a savepoint, and forgets reads made only since then. The savepoint
+    /// stays valid; later ones do not.
     ///
     /// # Errors
     /// [`Error::NoSuchSavepoint`].
@@ -466,8 +467,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes effect at the store's durability, if nothing that it depends on was written since it
-    /// began; else nothing of it does. See [`Isolation`].
+    /// Commits at the store's durability, if nobody has written what the transaction depends on
+    /// since it began; otherwise has no effect. See [`Isolation`].
     ///
     /// # Errors
     /// [`Error::Conflict`]; and as [`Db::write`].
@@ -476,7 +477,7 @@ impl Transaction {
         self.commit_with(durability)
     }
 
-    /// As [`Transaction::commit`], so that it survives what `durability` says once this returns.
+    /// As [`Transaction::commit`], at the given durability.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -512,7 +513,7 @@ impl Transaction {
         written
     }
 
-    /// Ends the transaction without an effect. So does dropping it.
+    /// Ends the transaction without any effect, as dropping it does.
     pub fn rollback(self) {}
 
     /// An error unless a keyspace is of the transaction's store.

@@ -1,16 +1,16 @@
-//! What a transaction promises and how large it may become.
+//! What a transaction promises, and its limits.
 
-/// What a transaction notices of others.
+/// How far a transaction is isolated from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Committed transactions have the effect of some order in which one runs after the other. A
-    /// commit is refused if anything that was read has changed: a key, a key that was not there, or
-    /// anything in a range that was gone through.
+    /// Committed transactions have the same effect as if they had run one after the other in some
+    /// order. A commit fails if anything that the transaction read has changed: a key, an absent
+    /// key, or anything in a scanned range.
     #[default]
     Serializable,
-    /// All reads are of one moment, and of two transactions that overlap and give the same key
-    /// another value one is refused. Two that read what the other writes may both take effect
-    /// (*write skew*), though in no order of the two each would have. Cheaper where much is read;
+    /// All reads are as of one moment, and if two concurrent transactions change the same key, one
+    /// of them fails. Two transactions that each read what the other writes may both commit (*write
+    /// skew*), though in no serial order would both. This is cheaper if a transaction reads much;
     /// [`Transaction::get_for_update`](crate::Transaction::get_for_update) makes single keys count.
     Snapshot,
 }
@@ -28,11 +28,10 @@ pub enum Isolation {
 pub struct TransactionOptions {
     /// Default: [`Isolation::Serializable`].
     pub isolation: Isolation,
-    /// Bytes that its writes and the notes of its reads may take in memory. They count below the
-    /// store's ceiling, [`Options::memory_bytes_max`](crate::Options::memory_bytes_max). Default:
-    /// 64 MiB.
+    /// Bytes of memory that its writes and its read set may take. They count below the store's
+    /// ceiling, [`Options::memory_bytes_max`](crate::Options::memory_bytes_max). Default: 64 MiB.
     pub bytes_max: u64,
-    /// How often [`Db::transact`](crate::Db::transact) runs it at most. Default: 100.
+    /// How often [`Db::transact`](crate::Db::transact) runs its closure at most. Default: 100.
     pub attempts_max: u32,
 }
 

@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_micros(20);
 const DOUBLINGS_MAX: u32 = 10;
 
 impl Db {
-    /// Runs `body` in a transaction that is [serializable](crate::Isolation::Serializable), and
-    /// commits it; after a conflict again, with a new transaction. An error of `body` rolls back.
+    /// Runs `body` in a [serializable](crate::Isolation::Serializable) transaction and commits it.
+    /// After a conflict, runs it again in a new transaction. An error of `body` rolls back.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -46,7 +46,7 @@ impl Db {
     /// As [`Db::transact`], with options.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Db::transact`].
     pub fn transact_with<T, E: From<Error>>(
         &self,
         options: TransactionOptions,
@@ -66,7 +66,8 @@ impl Db {
     }
 }
 
-/// Waits for a random time, longer after more attempts, so that those who conflict come apart.
+/// Waits for a random time, longer after more attempts, so that conflicting transactions spread
+/// out.
 fn pause(attempt: u32) {
     let Some(doublings) = attempt.checked_sub(ATTEMPTS_AT_ONCE) else {
         return std::thread::yield_now();

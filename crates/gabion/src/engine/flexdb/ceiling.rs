@@ -1,5 +1,5 @@
-//! The store's memory is kept below its ceiling: what spaces, their indexes and the past take
-//! decides what MemTables and the cache may use ([`crate::memory`]).
+//! Keeps the store's memory below its ceiling: the memory of spaces, their indexes and past
+//! generations determines how much MemTables and the cache may use ([`crate::memory`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The keyspaces of a root, with the bytes that its file has of them.
+//! The keyspaces in the root file, with their encoded bytes.
 //!
 //! # Idea
 //! Each change of the keyspaces writes the file anew, and there may be thousands of them. So they

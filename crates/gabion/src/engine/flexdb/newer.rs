@@ -1,4 +1,4 @@
-//! What was written since a number: what the commit of a transaction looks for.
+//! Finds writes since a sequence number, for the commit of a transaction.
 //!
 //! # Idea
 //! The caller has the write half of the log, so that nothing is written meanwhile, and a reader is

@@ -1,19 +1,19 @@
-//! What is done beside merges: garbage is collected before a merge must wait for it, and a store
-//! that nobody writes to gives back what it does not need.
+//! Maintenance between merges: collects garbage before a merge must wait for it, and frees what an
+//! idle store does not need.
 //!
 //! # Ahead of need
-//! A space that has used its segments up collects garbage while the edit that needs one waits, and
-//! so does the merge that it is of. Between merges the thread that merges does the same earlier, in
-//! rounds of some segments: when less than a part of what is live can be written before.
+//! A space that has run out of segments collects garbage while the edit that needs one waits, and
+//! so does the whole merge. Between merges the merging thread collects earlier, in rounds of some
+//! segments: as soon as the space can take less than a fraction of its live bytes.
 //!
 //! Before that goes what has expired (`sweep`).
 //!
 //! # Memory
-//! Where spaces were read since the last merge, the memory of the store is dealt out anew, as a
-//! merge does: without writes there is none.
+//! If spaces were read since the last merge, it redistributes the store's memory, as a merge does:
+//! without writes there is no merge.
 //!
 //! # At rest
-//! When nobody has written for a while, or somebody waits for the store to be idle:
+//! When the store is idle:
 //! 1. What the log holds is merged if it is more than a segment, or mostly deletes: these give room
 //!    back only when they are merged. Spare files of the log go.
 //! 2. Segments of which an eighth or more is garbage are emptied. So what a store at rest takes

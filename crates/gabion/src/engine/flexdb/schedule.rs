@@ -1,12 +1,12 @@
-//! Who merges, and who waits for it.
+//! Schedules merges, and makes writers wait for them.
 //!
 //! # Idea
-//! One thread merges what is frozen and then does what is due beside (`rest`). Without background
-//! threads the writer merges, so that a store is deterministic.
+//! One thread merges frozen generations and then does the maintenance that is due (`rest`). Without
+//! background threads the writer merges, so that a store is deterministic.
 //!
 //! # Tombstones
-//! A generation that is not full is merged when scans have had more work by its tombstones than a
-//! merge is: by the thread that merges, or the next write freezes it.
+//! A generation that is not full is merged when its tombstones have cost scans more work than a
+//! merge would: the merging thread does it, or the next write freezes it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Pairs that have expired give their space back, whether anybody writes or not.
+//! Removes expired pairs to free their space, whether or not anybody writes.
 //!
 //! # Idea
 //! Whoever reads steps over them, but they lie in the space until a merge meets their keys again,

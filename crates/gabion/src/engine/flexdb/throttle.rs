@@ -1,4 +1,4 @@
-//! Writers are slowed down before they must be stopped.
+//! Slows writers down before it must stop them.
 //!
 //! # Idea
 //! A merge costs less for each write the more writes an interval gets by it. So a generation grows

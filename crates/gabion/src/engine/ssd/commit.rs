@@ -1,13 +1,13 @@
 //! A write: admission, log, MemTable, publication.
 //!
 //! # Idea
-//! A write that needs no sync goes the engine's short way, if it has one for it. All others queue;
-//! the head of the queue leads, with everybody else kept out. The leader appends one frame for each
-//! waiting write to the log, syncs the log once if any of them asked for it, inserts all of them
-//! into MemTables and publishes their numbers. While it syncs, the next group gathers.
+//! A write that needs no sync takes the engine's fast path, if it has one. All others queue; the
+//! first writer in the queue becomes the leader and excludes all others. The leader appends one
+//! frame for each waiting write to the log, syncs the log once if any of them asked for it, inserts
+//! all of them into MemTables and publishes their numbers. While it syncs, the next group gathers.
 //!
-//! A transaction is a write that takes effect only if nothing of what it read was written since
-//! (`validate`); an update reads the newest value with everybody else kept out.
+//! A transaction is a write that takes effect only if nobody has written what it read (`validate`).
+//! An update reads the newest value while it excludes all other writers.
 //!
 //! # Invariants
 //! - C1. The order of frames in the log is the order of numbers and of publication.

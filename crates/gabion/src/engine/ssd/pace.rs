@@ -1,17 +1,17 @@
-//! The pace of the background: one limit on what it writes per second.
+//! The rate limiter of the background: one limit on the bytes that it writes per second.
 //!
 //! # Idea
 //! A bucket of tokens, one per byte (as in SILK, ATC 2019). It fills with time, up to a tenth of a
-//! second's worth. A job asks for what it has written since it asked
-//! last, every [`STEP_BYTES`]; it is let on while the bucket is not empty, and may then empty it
-//! below nothing by that one step, so that steps of any size keep the rate. Who waits holds no
-//! lock and stands between two blocks of its output.
+//! second's worth. Every [`STEP_BYTES`] a job asks for the bytes that it has written since it last
+//! asked. It may continue while the bucket is not empty, and may overdraw it by that one step, so
+//! that steps of any size keep the rate. A waiting job holds no lock and is between two blocks of
+//! its output.
 //!
 //! # Who comes first
 //! Flushes, which writers wait for, and FlexDB's merges, which are its flushes, with the
 //! collections that the same thread does between them; then compactions of levels that are full;
-//! then everything else, what is done at leisure last. Nobody is let on while somebody more urgent
-//! waits, who tells the others once it does not wait any more.
+//! then everything else, what is done at leisure last. No job continues while a more urgent one
+//! waits; that one wakes the others when it no longer waits.
 //!
 //! Writers that bring as much as the limit allows keep flushes waiting for good, and everybody else
 //! behind them. So patience has an end: whoever has waited for [`PATIENCE_STEPS`] times as long as

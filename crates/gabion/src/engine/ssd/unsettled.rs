@@ -1,12 +1,11 @@
-//! A store that was opened without space for what an opening writes.
+//! A store opened without space for what an open writes.
 //!
 //! # Idea
-//! An opening reads, and ends with writes: what was replayed is made durable, the log goes on in a
-//! new segment. On a full disk these fail, but nobody needs them to read. So such a store is open
-//! and *unsettled*: it reads from what the replay has put into memory. Whoever changes something
-//! first tries the end of the opening again, and so does the background now and then; until it has
-//! succeeded all changes are refused for want of space. A store that was opened for reading only is
-//! unsettled for good.
+//! An open reads, and ends with writes: it makes replayed records durable and begins a new segment
+//! of the log. On a full disk these writes fail, but reads do not need them. So such a store is
+//! open and *unsettled*: it reads from what the replay has put into memory. The first change tries
+//! the end of the open again, and so does the background now and then; until it succeeds, all
+//! changes fail for lack of space. A store opened read-only stays unsettled.
 //!
 //! # Invariants
 //! - U1. Before the opening has ended nothing of the store changes, neither in memory nor on the

@@ -1,8 +1,8 @@
-//! Whether a transaction may take effect: nothing of what it read was written since.
+//! Validates a transaction: nobody has written what it read since it began.
 //!
-//! Its commit is one step of whoever leads: checked, logged, inserted and published before anybody
-//! else writes. Of the writes that are committed in the same group those in front of it are logged
-//! and in no MemTable yet, so they are looked at one by one.
+//! Its commit is one step of the leader: checked, logged, inserted and published before anybody
+//! else writes. Earlier writes of the same group are logged but in no MemTable yet, so the leader
+//! checks them one by one.
 
 use super::SsdEngine;
 use crate::engine::keyspaces::Named;

@@ -1,17 +1,17 @@
-//! Which buckets are to be looked at: those that have changed, and now and then all.
+//! The buckets to inspect: those that have changed, and now and then all.
 //!
 //! # Idea
 //! What is due in a bucket (`policy::due`) follows from what it holds, which changes with a job or
 //! an ingest, and from what changes with time: its reads, the age of its garbage, what snapshots
 //! hold, whether the store has leisure. To look at all buckets after each job makes the work of a
-//! store with very many of them quadratic. So whoever changes a bucket *touches* it. What a step of
-//! the background looks at is what was touched since the last one; what is found due there waits in
-//! a heap, the most pressing in front. All buckets are looked at when so many steps have passed
-//! that this costs each of them a look at [`BUCKETS_PER_STEP`], when a while has passed, when the
-//! store comes to have leisure, when a flush waits for space and nothing is known to be due, and
-//! when somebody waits until nothing is due.
+//! store with very many of them quadratic. So whoever changes a bucket *touches* it. A step of the
+//! background inspects the buckets touched since the last step; the jobs that it finds wait in a
+//! heap, the most pressing first. All buckets are looked at when so many steps have passed that
+//! this costs each of them a look at [`BUCKETS_PER_STEP`], when a while has passed, when the store
+//! comes to have leisure, when a flush waits for space and nothing is known to be due, and when
+//! somebody waits until nothing is due.
 //!
-//! A store with few buckets so looks at all of them in each step.
+//! With few buckets, each step inspects all of them.
 //!
 //! # Invariants
 //! - Q1: a bucket is touched after the change, and taken off the list before it is looked at: each

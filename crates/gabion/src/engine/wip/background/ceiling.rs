@@ -1,4 +1,4 @@
-//! The store's memory is kept below its ceiling: what [`crate::memory`] counts decides what
+//! Keeps the store's memory below its ceiling: the counts of [`crate::memory`] determine how much
 //! MemTables and the block cache may use.
 
 use crate::engine::wip::Wip;

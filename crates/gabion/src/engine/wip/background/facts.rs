@@ -1,8 +1,7 @@
-//! What the policy judges by, as it is now.
+//! Gathers the facts on which the policy decides.
 //!
-//! What follows from the tables of a bucket alone is measured once and kept with them; the rest is
-//! taken when it is asked for. Nothing is locked for it but to copy a few numbers, and nothing is
-//! decided here.
+//! Facts that follow from the tables of a bucket alone are computed once and kept with them; the
+//! rest is read on demand. This holds locks only to copy a few numbers, and decides nothing.
 
 use crate::Result;
 use crate::engine::range_deletes::{Deletes, Hidden};

@@ -1,4 +1,4 @@
-//! What the engine does about how little is written ([`super::super::policy::idleness`]).
+//! Acts on leisure and idleness ([`super::super::policy::idleness`]).
 
 use crate::Result;
 use crate::engine::ssd::SsdEngine;

@@ -1,4 +1,4 @@
-//! Looks at buckets: what is due in them, and what they add to the sums of all.
+//! Inspects buckets: which jobs are due in them, and their shares of the sums.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Does what is due in a bucket.
+//! Runs the job that is due in a bucket.
 
 use std::sync::Arc;
 

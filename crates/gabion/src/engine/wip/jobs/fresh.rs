@@ -1,16 +1,17 @@
-//! Tables that were just written are made ready for readers.
+//! Prewarms new tables for readers.
 //!
 //! # Idea
-//! Whoever reads a block of a mapped table first reads it by a call, checks it, and meets a page
-//! fault of the mapping: some microseconds for each block, while a search of a block that was read
-//! before takes half of one. So in the first second after a fill, scans are a fraction as fast as
-//! later. What was just written the system still has in memory. So when nothing else is due and
-//! the store has leisure, the background reads it in large pieces, checks its blocks, and lets the
-//! system enter its pages into the mapping, at a small part of the cost.
+//! The first reader of a block of a mapped table reads it by a system call, checks it, and takes a
+//! page fault of the mapping: some microseconds for each block, while a search of a block read
+//! before takes half of one. So in the first second after a fill, scans run at a fraction of their
+//! later speed. But the system still has new tables in memory. So when nothing else is due and the
+//! store has leisure, the background reads them in large pieces, checks their blocks, and lets the
+//! system map their pages, at a small part of the cost.
 //!
 //! # Invariants
-//! - F1: nothing is read from the medium for that: what the system has dropped is left to readers.
-//! - F2: nothing depends on it. An error is left to the reader who meets it, too.
+//! - F1: prewarming reads nothing from the medium: it leaves what the system has dropped to
+//!   readers.
+//! - F2: nothing depends on it. It leaves errors to the reader who meets them, too.
 
 use std::sync::{Arc, Weak};
 

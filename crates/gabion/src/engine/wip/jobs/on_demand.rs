@@ -1,11 +1,11 @@
-//! Compactions that a user asks for.
+//! Manual compactions: those that a user asks for.
 //!
 //! # Idea
-//! The caller freezes the MemTables of the range and waits for their flush; then it marks the
-//! buckets of the range and waits until no mark is left. The marks are what is due for the
-//! background (`policy/due`), which merges everything that a marked bucket has into one run of the
-//! last level, so that old versions and tombstones are gone that no reader needs. So the threads of
-//! the store do all the work, and a store that is closed meanwhile is left by all of them.
+//! The caller freezes the MemTables of the range and waits for their flush. Then it marks the
+//! buckets of the range and waits until no mark is left. For each mark the background
+//! (`policy/due`) merges everything in the bucket into one run of the last level, which drops old
+//! versions and tombstones that no reader needs. So the store's threads do all the work, and stop
+//! if the store closes meanwhile.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
-//! The log's tail: how far it may move, and what is done when it does not move by itself (paper,
-//! section 2.3.6).
+//! The log's tail: how far it may move, and what moves it when nothing else does (paper, section
+//! 2.3.6).
 //!
 //! # Idea
 //! Each MemTable knows the log segment of its oldest record, its pin. The smallest pin of all
 //! MemTables (`written`) bounds the tail: segments before it hold nothing that is not in a table.
 //!
-//! A MemTable that takes few writes pins the tail for long. When the log is larger than its limit,
-//! the MemTables that pin the tail are flushed; or, if one is so small that its table would be a
-//! tiny file, its records are logged again at the head, under their old sequence numbers, and the
+//! A MemTable that gets few writes pins the tail for long. When the log exceeds its limit, the
+//! store flushes the MemTables that pin the tail. If one is so small that its table would be a tiny
+//! file, the store logs its records again at the head, under their old sequence numbers, and the
 //! pin moves there.
 //!
 //! # Invariants

@@ -1,16 +1,15 @@
-//! An idle store gives the space of its log back.
+//! Shrinks the log of an idle store.
 //!
 //! # Idea
-//! While writes come, the log keeps files to go on in, and the writes of all MemTables. When none
-//! has come for a while, both are of no use: spare files are removed; and a log that holds more
-//! than a segment is shortened. Its MemTables become tables, except small ones as far as they fit
-//! into half a segment: those are logged again in a new, small segment. Then everything before that
-//! segment is removed.
+//! While writes come, the log keeps spare files, and the writes of all MemTables. After a while
+//! without writes it needs neither: the store removes spare files, and shortens a log of more than
+//! a segment. It flushes MemTables, except small ones that fit into half a segment together: it
+//! logs those again in a new, small segment. Then it removes everything before that segment.
 //!
 //! # Invariants
-//! - R1: a log of at most a segment is left as it is, and one that was shortened holds at most half
-//!   a segment. So each byte of the log is the reason for one flush at most, and a store at rest
-//!   does nothing.
+//! - R1: a log of at most a segment stays as it is, and a shortened one holds at most half a
+//!   segment. So each byte of the log causes at most one flush, and an idle store comes to do
+//!   nothing.
 //! - R2: as in `reclaim`: what is logged again is durable before the manifest says that its first
 //!   copy is not needed.
 

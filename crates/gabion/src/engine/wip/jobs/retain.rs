@@ -1,4 +1,4 @@
-//! Which versions of a key a flush or a compaction keeps.
+//! Decides which versions of a key a flush or a compaction keeps.
 //!
 //! # Idea
 //! Versions of a key arrive newest first. A version is dropped when a newer one of the same key, or
@@ -6,7 +6,7 @@
 //! (see `snapshots`). A tombstone that is the oldest thing any reader may see of its key is dropped
 //! when nothing older lies beneath the output; so is a range delete.
 //!
-//! A version that has expired for all readers passes as a tombstone (`expiry`).
+//! A version that has expired for all readers counts as a tombstone (`expiry`).
 //!
 //! A merge needs what is below it (`operands`), which may be hidden by the merge itself. So from
 //! the first merge of a key on, what is kept of the key is *held*; each older version is folded

@@ -1,8 +1,8 @@
-//! The mark of a bucket that a user wants compacted (`jobs/on_demand`).
+//! Marks a bucket for a manual compaction (`jobs/on_demand`).
 //!
 //! # Invariants
-//! - D1: a mark is taken away by a job that merges all runs of its bucket and began after it was
-//!   set. A bucket that splits hands its mark to its children.
+//! - D1: only a job that merges all runs of the bucket, and began after the mark was set, removes
+//!   it. A bucket that splits passes its mark to its children.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

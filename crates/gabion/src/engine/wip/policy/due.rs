@@ -1,4 +1,4 @@
-//! What is due in a bucket: a list of rules, of which the first that applies says what is done.
+//! Picks the job of a bucket: a list of rules, of which the first that applies decides.
 //!
 //! # The rules, in their order
 //! 1. `garbage`: the tables have almost as much garbage as they may have (`space`), and a good part

@@ -1,17 +1,16 @@
-//! Compactions that are done at leisure leave the processors to the store's readers.
+//! Compactions at leisure leave the processors to the store's readers.
 //!
 //! # Idea
-//! A compaction that is done because little is written (`due`, rule 11) helps the reads to come,
-//! but nobody waits for it, and readers may have work for all processors. So where reads come all
-//! the time while it works, it rests after each stretch of work, three times as long as the stretch
-//! was: it takes a quarter of a processor.
+//! A compaction that runs because few writes come (`due`, rule 11) helps later reads, but nobody
+//! waits for it, and readers may need all processors. So while reads come steadily, it sleeps after
+//! each stretch of work, three times as long as the stretch took: it uses a quarter of a processor.
 //!
-//! It goes on without a rest once more is written, somebody waits for the store to come to rest, or
-//! the store is closed, and as long as few reads come.
+//! It continues without sleeping when writes resume, somebody waits for the store to become idle,
+//! or the store closes, and while few reads come.
 //!
 //! # Invariants
-//! - G1: who rests stands between two blocks of its output and holds no lock; of its bucket only
-//!   flushes and readers go on meanwhile.
+//! - G1: a sleeping compaction is between two blocks of its output and holds no lock; meanwhile
+//!   only flushes and readers of its bucket continue.
 
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,10 @@
-//! How little is written: leisure, and rest.
+//! Detects leisure and idleness.
 //!
 //! # Idea
-//! A store has *leisure* while few writes come for the reads of its tables, or none: then
-//! compactions that nothing else asks for pay for themselves (`due`, rule 11; `gentle`). It is at
-//! *rest* when nobody has written for a while ([`crate::engine::idle`]): then its log gives space
-//! back (`rest`). Who waits for the store to be idle has it count as both; an ingest that is under
-//! way, as neither.
+//! A store has *leisure* while few or no writes come for each read of its tables: then compactions
+//! that nothing else requires pay for themselves (`due`, rule 11; `gentle`). It is *idle* when
+//! nobody has written for a while ([`crate::engine::idle`]): then it shrinks its log (`rest`). If
+//! somebody waits for the store to be idle, it counts as both; during an ingest, as neither.
 
 use std::time::Duration;
 

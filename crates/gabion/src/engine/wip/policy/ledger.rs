@@ -1,10 +1,10 @@
-//! Sums over all buckets, kept as buckets change.
+//! Sums over all buckets, updated as buckets change.
 //!
 //! # Idea
-//! Writers are slowed by how many runs the fullest level 0 has and by how much of all tables is
-//! garbage; buckets grow with the bytes of all tables. Each bucket that has changed
-//! (`background/agenda`) takes its old part out of these sums and puts its new one in, so that a
-//! job costs what it changed, however many buckets there are.
+//! Writers slow down by the runs of the fullest level 0 and by the garbage in all tables; the
+//! capacity of buckets grows with the bytes of all tables. Each changed bucket
+//! (`background/agenda`) subtracts its old share from these sums and adds its new one, so the cost
+//! of a job does not depend on the number of buckets.
 //!
 //! # Invariants
 //! - E1: the sums are those of the parts. A bucket's part is taken from its state with the ledger

@@ -1,6 +1,6 @@
-//! How long the log may be, and which MemTables are logged again instead of flushed to shorten it.
+//! How long the log may be, and which MemTables to log again, rather than flush, to shorten it.
 //!
-//! What is done about it is in `jobs/reclaim` and `jobs/rest`.
+//! `jobs/reclaim` and `jobs/rest` act on it.
 
 use crate::Options;
 use crate::log::LogOptions;

@@ -1,15 +1,14 @@
-//! Which of the jobs that are due comes first.
+//! Orders the jobs that are due.
 //!
 //! # Idea (paper, section 2.3.7)
-//! Jobs of a more urgent kind come first. Among those of one kind the ones that help readers most:
-//! the priority of a level is
-//! `read_weight * reads / average reads + sublevels / average sublevels`, where reads are those
-//! since its last compaction and the averages are over the levels that wait.
-//! So reads that fall on a few buckets find few sublevels there, and buckets that are written and
-//! hardly read are left alone for longer, which saves their bandwidth.
+//! Jobs of a more urgent kind come first. Among jobs of one kind, those that help readers most come
+//! first: the priority of a level is `read_weight * reads / average reads + sublevels / average
+//! sublevels`, where reads are those since its last compaction and the averages are over the levels
+//! that wait. So hot buckets have few sublevels, and buckets with writes but hardly any reads wait
+//! longer, which saves their bandwidth.
 //!
-//! The fullest levels hold writers up, so among levels at `sublevels_max` the number of sublevels
-//! alone decides, and among buckets that are compacted for their garbage its share.
+//! The fullest levels delay writers, so among levels at `sublevels_max` only the number of
+//! sublevels counts, and among buckets compacted for their garbage only its share.
 
 /// Kinds of jobs, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

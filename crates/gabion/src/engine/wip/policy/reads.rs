@@ -1,4 +1,4 @@
-//! How often a bucket is read: what compactions are ordered by (paper, section 2.3.7).
+//! Counts the reads of a bucket, by which compactions are ordered (paper, section 2.3.7).
 //!
 //! # Idea
 //! A read that finds its key in no MemTable asks every run of its bucket, and so does a range scan
@@ -6,9 +6,9 @@
 //! them: the reads of a level since its last compaction are what the counter has gained since
 //! then.
 //!
-//! A counter that every get of a hot bucket adds to would be the one cache line that all readers
-//! write. So a thread counts one of its reads in [`SAMPLE_ONE_IN`] on average, and that one as so
-//! many. The gaps vary, so that reads that come in a fixed pattern are sampled alike.
+//! If every get of a hot bucket added to a counter, all readers would write that one cache line. So
+//! a thread samples one in [`SAMPLE_ONE_IN`] of its reads on average, and counts it as that many.
+//! The gaps vary, so that sampling does not favour any fixed pattern of reads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
-//! What the tables of a bucket are, in numbers: most of what it is judged by.
+//! The numbers of a bucket's tables, on which most of the policy depends.
 //!
-//! It is measured once for each set of tables (`background/facts`) and kept with it.
+//! `background/facts` computes it once for each set of tables and keeps it with them.
 
 use super::space::{Settled, Space, WORTH_ONE_IN, Worth};
 

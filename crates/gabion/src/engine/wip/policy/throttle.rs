@@ -1,13 +1,13 @@
-//! Slowing writers before they must be stopped.
+//! Slows writers down before it must stop them.
 //!
 //! # Idea
 //! Writers outrun the background when MemTables fill faster than they are flushed, runs pile up
 //! faster than they are merged, or old versions come faster than they go. Each of the three is a
-//! pressure between 0 and 1; from a soft limit on, every written byte costs a delay that grows with
+//! pressure between 0 and 1. Above a soft limit, every written byte costs a delay that grows with
 //! `pressure / (1 - pressure)`: barely measurable at first, and equal to the background's own speed
-//! somewhere before 1. Debts are slept off once they are worth a sleep. At pressure 1 the writer
-//! waits for the background; that time is a stall. Who needs MemTables to stay as they are for a
-//! moment (`ingest`) holds all writers back, which is a stall, too.
+//! somewhere before 1. Writers sleep when their accumulated delay is worth a sleep. At pressure 1
+//! the writer waits for the background; that time is a stall. An ingest that needs unchanged
+//! MemTables for a moment (`ingest`) stops all writers, which is a stall, too.
 //!
 //! # Memory
 //! The budget covers active and frozen MemTables. Active ones may use 60 % of it, so that 40 % can

@@ -1,4 +1,4 @@
-//! How many runs a level takes before it is compacted: as many as the size of the bucket asks for.
+//! How many runs a level may hold before it is compacted, by the size of the bucket.
 //!
 //! # Idea
 //! Three levels of T runs each hold `T^3` flushes. A bucket with more would merge the last level
