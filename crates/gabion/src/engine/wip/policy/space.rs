@@ -18,7 +18,7 @@
 //!
 //! # The cap
 //! From 70 % of the garbage that the cap allows on, buckets are compacted for their garbage, the
-//! one with the largest share first (`due`). Each byte written so makes room for `cap - 1` bytes
+//! one with the largest share first (`due`). Each byte written so makes room for `cap-1` bytes
 //! of new versions, as long as they fall evenly; uneven ones cost less. From 85 % on writers are
 //! slowed down (`throttle`), and at the cap they wait. A flush that would pass the cap comes after
 //! the compactions that make room for it. A bucket is worth it if an eighth of it is garbage that
