@@ -179,6 +179,8 @@ class WrongOrderTest {
         } else if (random.nextInt(20) == 0) {
             store.close();
             synchronized (stores) {
+                // Waits for the end of a close that another thread has begun.
+                store.close();
                 if (stores.get(which).isClosed()) {
                     openStore(which);
                 }
