@@ -177,11 +177,9 @@ class WrongOrderTest {
             store.dropKeyspace("k" + random.nextInt(3));
             keyspaces.set(at, store.keyspace("k" + at % 3));
         } else if (random.nextInt(20) == 0) {
-            store.close();
             synchronized (stores) {
-                // Waits for the end of a close that another thread has begun.
                 store.close();
-                if (stores.get(which).isClosed()) {
+                if (stores.get(which) == store) {
                     openStore(which);
                 }
             }

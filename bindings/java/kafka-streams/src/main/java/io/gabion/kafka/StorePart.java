@@ -221,7 +221,7 @@ final class StorePart {
         byte[] own = value == null ? DELETED : value.length == 0 ? new byte[0] : value;
         byte[] old = waiting.put(key, own);
         waitingBytes += own.length + (old == null ? key.length : -old.length);
-        if (waitingBytes > waitingBytesMax) {
+        if (isOpen && waitingBytes > waitingBytesMax) {
             flush(null, isUnproven);
         }
     }
@@ -372,10 +372,12 @@ final class StorePart {
         }
     }
 
-    /** The pairs from a key on and below another one, null for no bound, as they are now. */
+    /**
+     * The pairs from a key on and below another one, null for no bound, as they are now. A closed
+     * part has none, but for what is restored into it.
+     */
     KeyValueIterator<Bytes, byte[]> scan(byte[] first, byte[] below, boolean isReversed) {
         synchronized (this) {
-            requireOpen();
             List<Map.Entry<byte[], byte[]>> own = new ArrayList<>();
             NavigableMap<byte[], byte[]> inside =
                     first == null ? waiting : waiting.tailMap(first, true);
