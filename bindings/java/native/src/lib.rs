@@ -12,7 +12,7 @@
 //! | [`border`] | failures as exceptions; bytes and text across the border |
 //! | [`store`] | stores and keyspaces |
 //! | [`read`] | reads, by a keyspace, a snapshot or a transaction |
-//! | [`write`] | writes, alone, in batches or in a transaction |
+//! | [`mod@write`] | writes, alone, in batches or in a transaction |
 //! | [`transaction`] | begin and end of transactions |
 //! | [`pages`] | iterators, which hand out pages of pairs |
 //!

@@ -1,5 +1,5 @@
 //! Begin and end of transactions. What they read and write is in [`crate::read`] and
-//! [`crate::write`].
+//! [`mod@crate::write`].
 
 use gabion_bindings::{Reader, SharedTransaction, options};
 use jni::EnvUnowned;

@@ -13,7 +13,7 @@
 use gabion::{Db, Keyspace, Transaction, WriteBatch};
 use gabion_bindings::packed::{Unpacked, cut};
 use gabion_bindings::range::{self, Bounds};
-use gabion_bindings::{Failure, expiry};
+use gabion_bindings::{Failure, Reader, expiry};
 use jni::objects::{JByteArray, JByteBuffer, JClass, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned};
@@ -103,18 +103,16 @@ fn run(transaction: jlong, keyspace: jlong, operation: Operation<'_>) -> Result<
     {
         return Ok(());
     }
-    Ok(match transaction {
-        0 => operation.run(&own.keyspace)?,
-        number_of_view => {
-            let view = table::view(number(number_of_view))?;
-            match view.of(&own)? {
-                gabion_bindings::Reader::Transaction(shared) => {
-                    shared.write(|open| operation.run_in(open, &own.keyspace))?;
-                }
-                _ => return Err(Failure::argument("a snapshot takes no writes").into()),
-            }
+    if transaction == 0 {
+        return Ok(operation.run(&own.keyspace)?);
+    }
+    let view = table::view(number(transaction))?;
+    match view.of(&own)? {
+        Reader::Transaction(shared) => {
+            Ok(shared.write(|open| operation.run_in(open, &own.keyspace))?)
         }
-    })
+        _ => Err(Failure::argument("a snapshot takes no writes").into()),
+    }
 }
 
 /// Gives a key a value.

@@ -173,13 +173,6 @@ abstract class SegmentedStore extends PartStore {
     /** The pairs of a range of keys, null for no bound. */
     final KeyValueIterator<Bytes, byte[]> fetch(
             Bytes keyFrom, Bytes keyTo, long from, long to, boolean isReversed) {
-        return fetch(keyFrom, keyTo, from, to, isReversed, stored -> true);
-    }
-
-    /** Those of them that match. */
-    final KeyValueIterator<Bytes, byte[]> fetch(
-            Bytes keyFrom, Bytes keyTo, long from, long to, boolean isReversed,
-            Predicate<byte[]> matches) {
         boolean isTurned = keyFrom != null && keyTo != null && keyFrom.compareTo(keyTo) > 0;
         if (isTurned) {
             LOGGER.warn(KeyValueBytesStore.TURNED_RANGE);
@@ -187,9 +180,13 @@ abstract class SegmentedStore extends PartStore {
         long live = Math.max(from, liveFrom());
         return scan(
                 schema.lowerRange(keyFrom, live), schema.upperRange(keyTo, to), live, to,
-                matches.and(
-                        stored -> !isTurned && isWithin(stored, keyFrom, keyTo, live, to)),
-                isReversed);
+                stored -> !isTurned && isWithin(stored, keyFrom, keyTo, live, to), isReversed);
+    }
+
+    /** The pairs that match in the segments of a range of times, expired or not. */
+    final KeyValueIterator<Bytes, byte[]> scanSegments(
+            long from, long to, Predicate<byte[]> matches) {
+        return new Chain(() -> open(null, null, segmentAt(from), segmentAt(to), false), matches);
     }
 
     /** The latest time at which the segment of a pair may begin that lies in a range of times. */

@@ -41,13 +41,17 @@ final class SessionBytesStore extends SegmentedStore implements SessionStore<Byt
         return read(SessionKeySchema.toBinary(key, start, end));
     }
 
-    /** The sessions that end within a range of times, whatever their keys. */
+    /**
+     * The sessions that end within a range of times, whatever their keys. Those that are expired
+     * are among them until they are removed: Kafka asks for what has just ended.
+     */
     @Override
     public KeyValueIterator<Windowed<Bytes>, byte[]> findSessions(
             long earliestEnd, long latestEnd) {
-        return sessions(fetch(
-                null, null, earliestEnd, Long.MAX_VALUE, false,
-                stored -> SessionKeySchema.from(Bytes.wrap(stored)).window().end() <= latestEnd));
+        return sessions(scanSegments(earliestEnd, latestEnd, stored -> {
+            long end = SessionKeySchema.from(Bytes.wrap(stored)).window().end();
+            return end >= earliestEnd && end <= latestEnd;
+        }));
     }
 
     @Override

@@ -288,7 +288,7 @@ final class StorePart {
     private void flush(Map<TopicPartition, Long> offsets, boolean isMark) {
         boolean wipes = offsets != null && offsets.isEmpty();
         if (waiting.isEmpty() && waitingDeletes.isEmpty() && !isMarked
-                && (offsets == null || wipes && keyspace == null || isWritten(offsets))) {
+                && (offsets == null || (wipes ? keyspace == null : isWritten(offsets)))) {
             return;
         }
         calling(() -> {
