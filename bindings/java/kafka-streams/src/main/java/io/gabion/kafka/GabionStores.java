@@ -8,8 +8,10 @@ import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.VersionedBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowStore;
+import org.apache.kafka.streams.state.internals.VersionedKeyValueToBytesStoreAdapter;
 
 /**
  * State stores in Gabion, for the builders of {@link org.apache.kafka.streams.state.Stores}. All
@@ -145,6 +147,39 @@ public final class GabionStores {
             @Override
             public long retentionPeriod() {
                 return retentionMillis;
+            }
+        };
+    }
+
+    /**
+     * A store that keeps the versions of each key.
+     *
+     * @param history how long versions are kept, of stream time, after the next one took their
+     *     place; and how late a version may come
+     */
+    public static VersionedBytesStoreSupplier persistentVersionedKeyValueStore(
+            String name, Duration history) {
+        Objects.requireNonNull(name, "name cannot be null");
+        long millis = millis(history, "history");
+        return new VersionedBytesStoreSupplier() {
+            @Override
+            public String name() {
+                return name;
+            }
+
+            @Override
+            public KeyValueStore<Bytes, byte[]> get() {
+                return new VersionedKeyValueToBytesStoreAdapter(new VersionedStore(name, millis));
+            }
+
+            @Override
+            public String metricsScope() {
+                return SCOPE;
+            }
+
+            @Override
+            public long historyRetentionMs() {
+                return millis;
             }
         };
     }

@@ -2,6 +2,7 @@ package io.gabion.kafka;
 
 import java.util.List;
 import java.util.Objects;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.serialization.Serializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
@@ -34,8 +35,8 @@ class KeyValueBytesStore extends PartStore implements KeyValueStore<Bytes, byte[
     }
 
     @Override
-    void restore(byte[] key, byte[] value) {
-        part.restore(key, value);
+    void restore(ConsumerRecord<byte[], byte[]> record) {
+        part.restore(record.key(), record.value());
     }
 
     @Override

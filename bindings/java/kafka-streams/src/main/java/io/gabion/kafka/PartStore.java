@@ -1,6 +1,7 @@
 package io.gabion.kafka;
 
 import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
@@ -25,7 +26,7 @@ abstract class PartStore implements StateStore {
     }
 
     /** Applies a record of the changelog. */
-    abstract void restore(byte[] key, byte[] value);
+    abstract void restore(ConsumerRecord<byte[], byte[]> record);
 
     @Override
     public final String name() {

@@ -11,6 +11,7 @@ import java.util.NoSuchElementException;
 import java.util.TreeSet;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
@@ -120,10 +121,10 @@ abstract class SegmentedStore extends PartStore {
     }
 
     @Override
-    void restore(byte[] key, byte[] value) {
-        long segment = seen(key);
+    void restore(ConsumerRecord<byte[], byte[]> record) {
+        long segment = seen(record.key());
         if (segment >= 0) {
-            part.restore(keyIn(segment, key), value);
+            part.restore(keyIn(segment, record.key()), record.value());
             expire();
         }
     }

@@ -20,7 +20,7 @@ import java.util.NavigableMap;
 import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Bytes;
@@ -106,7 +106,9 @@ final class StorePart {
     }
 
     /** Opens it and registers the store with what applies a record of the changelog. */
-    void init(StateStoreContext context, StateStore root, BiConsumer<byte[], byte[]> restore) {
+    void init(
+            StateStoreContext context, StateStore root,
+            Consumer<ConsumerRecord<byte[], byte[]>> restore) {
         this.context = context;
         this.stateDir = context.stateDir();
         Map<String, Object> configs = context.appConfigs();
@@ -246,14 +248,15 @@ final class StorePart {
     }
 
     private void restore(
-            Collection<ConsumerRecord<byte[], byte[]>> records, BiConsumer<byte[], byte[]> apply) {
+            Collection<ConsumerRecord<byte[], byte[]>> records,
+            Consumer<ConsumerRecord<byte[], byte[]>> apply) {
         synchronized (position) {
             synchronized (this) {
                 isUnproven = false;
                 for (ConsumerRecord<byte[], byte[]> record : records) {
                     ChangelogRecordDeserializationHelper.applyChecksAndUpdatePosition(
                             record, isConsistent, position);
-                    apply.accept(record.key(), record.value());
+                    apply.accept(record);
                 }
             }
         }
