@@ -5,14 +5,13 @@ use std::ptr;
 use std::sync::{Arc, Mutex};
 
 use gabion::{Keyspace, WriteBatch};
-use gabion_bindings::{Failure, Result, range};
+use gabion_bindings::{Failure, Result, expiry, range};
 
 use crate::error::{GabionCode, GabionError, call, call_or, foreign};
 use crate::handle::{free, get, make, opaque};
 use crate::keyspace::{GabionKeyspace, Owned};
 use crate::raw;
 use crate::store::{GabionStore, Shared, durability};
-use crate::write::expiry;
 
 /// Writes, and the store whose they are.
 #[derive(Default)]

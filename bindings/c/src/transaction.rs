@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::sync::{Arc, Mutex};
 
 use gabion::Keyspace;
-use gabion_bindings::{Reader, Result, SharedTransaction, Walk, options, range};
+use gabion_bindings::{Reader, Result, SharedTransaction, Walk, expiry, options, range};
 
 use crate::error::{GabionCode, GabionError, call};
 use crate::handle::{free, get, make, opaque};
@@ -14,7 +14,6 @@ use crate::options::{GabionOptions, pairs};
 use crate::raw::{self, Out};
 use crate::read::give_copy;
 use crate::store::{GabionStore, Shared, durability};
-use crate::write::expiry;
 
 /// A transaction, and the store that it is of.
 pub struct Begun {

@@ -1,26 +1,15 @@
 //! Single writes.
 
 use std::ffi::c_char;
-use std::time::{Duration, UNIX_EPOCH};
 
-use gabion::{Expiry, Keyspace};
-use gabion_bindings::{Result, range};
+use gabion::Keyspace;
+use gabion_bindings::{Result, expiry, range};
 
 use crate::error::{GabionCode, GabionError, call};
 use crate::handle::get;
 use crate::keyspace::GabionKeyspace;
 use crate::raw::{self, Out};
 use crate::store::durability;
-
-/// The expiry of a number of milliseconds: since 1970 if it is_absolute, else from now on.
-pub(crate) fn expiry(ms: u64, is_absolute: bool) -> Expiry {
-    let since = Duration::from_millis(ms);
-    // Beyond what the system's time reaches there is no end that anybody sees.
-    match is_absolute.then(|| UNIX_EPOCH.checked_add(since)).flatten() {
-        Some(at) => Expiry::At(at),
-        None => Expiry::After(since),
-    }
-}
 
 /// Runs a write of a key.
 ///

@@ -13,6 +13,7 @@
 //! # Invariants
 //! - What is asked comes from JavaScript: reading it never panics, whatever it is.
 
+use gabion_bindings::packed::{Unpacked, cut, push_text};
 use gabion_bindings::{Failure, Result};
 
 use crate::failures::level_code;
@@ -26,7 +27,7 @@ const BATCH: u8 = 2;
 
 /// Requests that are read one after the other.
 pub struct Requests<'a> {
-    rest: &'a [u8],
+    rest: Unpacked<'a>,
 }
 
 /// A put or a delete.
@@ -48,7 +49,9 @@ pub enum Unit<'a> {
 impl<'a> Requests<'a> {
     /// The requests of a buffer.
     pub fn new(packed: &'a [u8]) -> Requests<'a> {
-        Requests { rest: packed }
+        Requests {
+            rest: Unpacked::new(packed),
+        }
     }
 
     /// Whether there is none left.
@@ -56,47 +59,15 @@ impl<'a> Requests<'a> {
         self.rest.is_empty()
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(cut)?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn number(&mut self) -> Result<u32> {
-        let bytes = self.take(4)?.try_into().map_err(|_| cut())?;
-        Ok(u32::from_le_bytes(bytes))
-    }
-
-    /// The next text.
-    ///
-    /// # Errors
-    /// [`Failure::Refused`] where there is none.
-    pub fn text(&mut self) -> Result<&'a [u8]> {
-        let length = self.number()?;
-        self.take(length as usize)
-    }
-
-    /// All texts.
-    ///
-    /// # Errors
-    /// As [`Requests::text`].
-    pub fn texts(mut self) -> Result<Vec<&'a [u8]>> {
-        let mut texts = Vec::new();
-        while !self.is_empty() {
-            texts.push(self.text()?);
-        }
-        Ok(texts)
-    }
-
     /// The next unit.
     ///
     /// # Errors
-    /// As [`Requests::text`].
+    /// As [`Unpacked::take`].
     pub fn unit(&mut self) -> Result<Unit<'a>> {
-        Ok(match self.take(1)? {
-            [PUT] => Unit::Single(Operation::Put(self.text()?, self.text()?)),
-            [DELETE] => Unit::Single(Operation::Delete(self.text()?)),
-            [BATCH] => Unit::Batch(self.number()?),
+        Ok(match self.rest.take(1)? {
+            [PUT] => Unit::Single(Operation::Put(self.rest.text()?, self.rest.text()?)),
+            [DELETE] => Unit::Single(Operation::Delete(self.rest.text()?)),
+            [BATCH] => Unit::Batch(self.rest.number()?),
             _ => return Err(cut()),
         })
     }
@@ -104,7 +75,7 @@ impl<'a> Requests<'a> {
     /// The operations of a batch.
     ///
     /// # Errors
-    /// As [`Requests::text`].
+    /// As [`Requests::unit`].
     pub fn operations(&mut self, count: u32) -> Result<Vec<Operation<'a>>> {
         let operation = |_| match self.unit()? {
             Unit::Single(operation) => Ok(operation),
@@ -112,17 +83,6 @@ impl<'a> Requests<'a> {
         };
         (0..count).map(operation).collect()
     }
-}
-
-fn cut() -> Failure {
-    Failure::argument("a request is cut off or of no known kind")
-}
-
-/// Adds a text. No text of a store has the length of a number of 32 bits.
-pub(crate) fn push_text(packed: &mut Vec<u8>, text: &[u8]) {
-    let length = u32::try_from(text.len()).unwrap_or_default();
-    packed.extend_from_slice(&length.to_le_bytes());
-    packed.extend_from_slice(&text[..length as usize]);
 }
 
 /// Answers, one after the other.

@@ -3,15 +3,16 @@
 use std::ops::Bound;
 
 use gabion::{Db, Durability, Keyspace, Slice};
+use gabion_bindings::packed::Unpacked;
 use gabion_bindings::range::{self, Bounds};
-use gabion_bindings::{Code, Failure, Reader, Result, SharedTransaction, Walk, guard};
+use gabion_bindings::{Code, Failure, Pages, Reader, Result, SharedTransaction, guard};
 use napi::Env;
 use napi::bindgen_prelude::{BufferSlice, ClassInstance, Either};
 use napi_derive::napi;
 
 use crate::failures::call;
 use crate::job::{Bytes, Promised, promise};
-use crate::packed::{Answers, Requests};
+use crate::packed::Answers;
 use crate::pairs::Pairs;
 use crate::snapshot::Snapshot;
 
@@ -102,7 +103,7 @@ impl View {
         let reader = call(env, || self.reader(&snapshot))?;
         let (inner, keys) = (self.inner.clone(), keys.to_vec());
         Ok(promise(move || {
-            let keys = Requests::new(&keys).texts()?;
+            let keys = Unpacked::new(&keys).texts()?;
             Ok(Bytes(
                 inner.answers(&reader, &keys, is_presence).into_bytes(),
             ))
@@ -119,7 +120,8 @@ impl View {
         snapshot: GivenSnapshot<'_>,
     ) -> napi::Result<Option<Either<String, BufferSlice<'a>>>> {
         let found = call(env, || {
-            self.inner.get(&self.reader(&snapshot)?, key.as_ref())
+            let keyspace = &self.inner.keyspace;
+            self.reader(&snapshot)?.get(keyspace, key.as_ref())
         })?;
         Ok(match found {
             None => None,
@@ -180,8 +182,9 @@ impl View {
             };
             let bounds = bounds(bits, &lower, &upper);
             let inner = &self.inner;
-            let walk = Walk::new(&inner.db, &inner.keyspace, reader, bounds.clone());
-            Ok(Pairs::new(walk, bounds, bits))
+            let is_reversed = bits & flags::REVERSE != 0;
+            let pages = Pages::new(&inner.db, &inner.keyspace, reader, bounds, is_reversed);
+            Ok(Pairs::new(pages, bits))
         })
     }
 
@@ -228,43 +231,13 @@ pub(crate) fn durability(is_sync: bool) -> Option<Durability> {
 }
 
 impl Inner {
-    fn get(&self, reader: &Reader, key: &[u8]) -> Result<Option<Slice>> {
-        Ok(match reader {
-            Reader::Live => self.keyspace.get(key)?,
-            Reader::Snapshot(snapshot) => snapshot.get(&self.keyspace, key)?,
-            Reader::Transaction(transaction) => {
-                transaction.read(|own| own.get(&self.keyspace, key))?
-            }
-        })
-    }
-
-    fn contains(&self, reader: &Reader, key: &[u8]) -> Result<bool> {
-        Ok(match reader {
-            Reader::Live => self.keyspace.contains(key)?,
-            Reader::Snapshot(snapshot) => snapshot.contains(&self.keyspace, key)?,
-            Reader::Transaction(transaction) => {
-                transaction.read(|own| own.contains(&self.keyspace, key))?
-            }
-        })
-    }
-
-    fn multi_get(&self, reader: &Reader, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
-        Ok(match reader {
-            Reader::Live => self.keyspace.multi_get(keys)?,
-            Reader::Snapshot(snapshot) => snapshot.multi_get(&self.keyspace, keys)?,
-            Reader::Transaction(transaction) => {
-                transaction.read(|own| own.multi_get(&self.keyspace, keys))?
-            }
-        })
-    }
-
     /// What is there of each key.
     fn answers(&self, reader: &Reader, keys: &[&[u8]], is_presence: bool) -> Answers {
         let mut answers = Answers::of(keys.len());
         // Who asks for several keys gets them of one moment, unless one of them cannot be read.
         if !is_presence
             && keys.len() > 1
-            && let Ok(values) = guard(|| self.multi_get(reader, keys))
+            && let Ok(values) = guard(|| reader.multi_get(&self.keyspace, keys))
         {
             for value in values {
                 answers.add(value.as_deref());
@@ -273,8 +246,10 @@ impl Inner {
         }
         for key in keys {
             let found = guard(|| match is_presence {
-                true => Ok(self.contains(reader, key)?.then(|| Slice::new(&[]))),
-                false => self.get(reader, key),
+                true => Ok(reader
+                    .contains(&self.keyspace, key)?
+                    .then(|| Slice::new(&[]))),
+                false => reader.get(&self.keyspace, key),
             });
             match found {
                 Ok(value) => answers.add(value.as_deref()),

@@ -7,8 +7,11 @@
 //! |---|---|
 //! | [`options`] | options by name and value, both of them text |
 //! | [`Failure`], [`Code`] | an error as a number that stays, a name and a sentence |
+//! | [`expiry`](expiry()) | when something expires, in milliseconds |
 //! | [`SharedTransaction`] | a transaction that its iterators outlive without harm |
 //! | [`Walk`] | an iterator that goes both ways, seeks, and hands out pages |
+//! | [`Pages`] | a walk in one direction, a page at a time |
+//! | [`packed`] | texts and numbers in one piece of bytes |
 //! | [`range`] | ranges that other languages give as two optional keys, and prefixes |
 //!
 //! # Invariants
@@ -16,12 +19,17 @@
 //! - Everything keeps alive what it needs. After a close of the store it fails with
 //!   [`Code::Closed`], whatever the order in which the rest is dropped.
 
+mod expiry;
 mod failure;
 pub mod options;
+pub mod packed;
+mod pages;
 pub mod range;
 mod transaction;
 mod walk;
 
+pub use expiry::expiry;
 pub use failure::{Code, Failure, Result, guard};
+pub use pages::Pages;
 pub use transaction::SharedTransaction;
 pub use walk::{Reader, Walk};

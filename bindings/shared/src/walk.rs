@@ -45,6 +45,46 @@ impl Reader {
         }
     }
 
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`]; [`Failure::Ended`].
+    pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
+        Ok(match self {
+            Reader::Live => keyspace.get(key)?,
+            Reader::Snapshot(snapshot) => snapshot.get(keyspace, key)?,
+            Reader::Transaction(transaction) => transaction.read(|own| own.get(keyspace, key))?,
+        })
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As [`Reader::get`].
+    pub fn contains(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+        Ok(match self {
+            Reader::Live => keyspace.contains(key)?,
+            Reader::Snapshot(snapshot) => snapshot.contains(keyspace, key)?,
+            Reader::Transaction(transaction) => {
+                transaction.read(|own| own.contains(keyspace, key))?
+            }
+        })
+    }
+
+    /// The values of keys, all of one moment where the engine has snapshots.
+    ///
+    /// # Errors
+    /// As [`Reader::get`].
+    pub fn multi_get(&self, keyspace: &Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
+        Ok(match self {
+            Reader::Live => keyspace.multi_get(keys)?,
+            Reader::Snapshot(snapshot) => snapshot.multi_get(keyspace, keys)?,
+            Reader::Transaction(transaction) => {
+                transaction.read(|own| own.multi_get(keyspace, keys))?
+            }
+        })
+    }
+
     fn cursor(&self, keyspace: &Keyspace, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Cursor {
         match self {
             Reader::Snapshot(snapshot) => snapshot.cursor::<&[u8]>(keyspace, range),

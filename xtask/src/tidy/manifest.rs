@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion-c", 5),
     ("gabion-leveldb", 5),
     ("gabion-node", 5),
+    ("gabion-jni", 5),
     ("gabion-python", 5),
     ("gabion-server", 5),
     ("gabion-cli", 6),

@@ -124,6 +124,30 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "functions of LevelDB's C interface, with pointers",
     ),
     (
+        "bindings/java/native/src/border.rs",
+        "copies bytes from and to memory that the VM lends",
+    ),
+    (
+        "bindings/java/native/src/pages.rs",
+        "natives of Java, which the VM finds by name",
+    ),
+    (
+        "bindings/java/native/src/read.rs",
+        "natives of Java, which the VM finds by name",
+    ),
+    (
+        "bindings/java/native/src/store.rs",
+        "natives of Java, which the VM finds by name",
+    ),
+    (
+        "bindings/java/native/src/transaction.rs",
+        "natives of Java, which the VM finds by name",
+    ),
+    (
+        "bindings/java/native/src/write.rs",
+        "natives of Java, which the VM finds by name",
+    ),
+    (
         "bindings/c/src/batch.rs",
         "functions that C calls, with pointers",
     ),
