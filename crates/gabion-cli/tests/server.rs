@@ -1,6 +1,6 @@
 //! `gabion serve` and `gabion cli` as their users meet them: flags, environment, files, replies.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -23,9 +23,13 @@ impl Server {
     /// Starts it, and waits until clients can come.
     fn start(change: impl FnOnce(&mut Command)) -> Server {
         let mut command = program();
-        command.arg("serve").stderr(Stdio::piped());
+        command.arg("serve");
         change(&mut command);
-        let mut child = command.spawn().unwrap();
+        Server::of(command)
+    }
+
+    fn of(mut command: Command) -> Server {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
@@ -36,6 +40,15 @@ impl Server {
             stderr,
             port,
         }
+    }
+
+    /// Where its dashboard is, as it says.
+    fn dashboard(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("gabion: dashboard on http://");
+        let address = address.and_then(|address| address.strip_suffix('/'));
+        address.expect(&line).to_owned()
     }
 
     /// The client with these arguments and this standard input.
@@ -77,6 +90,11 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn write_file(path: &Path, text: &str) {
+    let mut file = std::fs::File::create(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
 }
 
 fn place() -> (TempDir, PathBuf) {
@@ -189,7 +207,7 @@ fn a_flag_comes_before_the_environment_and_that_before_the_file() {
         "db = {db:?}\nport = 0\ntimeout = 100\nmaxclients = 200\ndatabases = 4\n\
          slowlog-max-len = 5\nbind = ['127.0.0.1']\nappendfsync = 'no'\n"
     );
-    std::fs::write(&file, text).unwrap();
+    write_file(&file, &text);
     let mut server = Server::start(|command| {
         command
             .arg("--config")
@@ -256,7 +274,7 @@ fn a_file_that_is_wrong_is_said_with_what_is_wrong() {
             "TLS wants a certificate and its key",
         ),
     ] {
-        std::fs::write(&file, text).unwrap();
+        write_file(&file, text);
         let output = program()
             .args(["serve", "--config"])
             .arg(&file)
@@ -279,17 +297,69 @@ fn the_dashboard_is_announced_and_answers() {
             .args(["--port", "0", "--http", "0", "--db"])
             .arg(&db);
     });
-    let mut line = String::new();
-    server.stderr.read_line(&mut line).unwrap();
-    let address = line.trim_end().strip_prefix("gabion: dashboard on http://");
-    let address = address
-        .and_then(|address| address.strip_suffix('/'))
-        .expect(&line);
+    let address = server.dashboard();
+    let answer = ready(&address);
+    assert!(
+        answer.contains(" 200 OK\r\n") && answer.ends_with("ready\n"),
+        "{answer}"
+    );
+    assert_eq!(server.end(), Some(0));
+}
+
+/// A store that can write no longer must not be sent clients, though it still answers reads.
+#[test]
+fn a_store_that_takes_no_writes_is_not_ready() {
+    let (_dir, db) = place();
+    // What exceeds the limit of a file's size is an error, and no signal.
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_gabion"))
+        .args([
+            "serve",
+            "--port",
+            "0",
+            "--http",
+            "0",
+            "--maxmemory",
+            "64MiB",
+            "--db",
+        ])
+        .arg(&db);
+    let mut server = Server::of(command);
+    let address = server.dashboard();
+    assert!(ready(&address).contains(" 200 OK\r\n"));
+    server.ok(&["set", "stone", "granite"]);
+    let process = server.child.id().to_string();
+    let limited = Command::new("prlimit")
+        .args(["--pid", &process, "--fsize=4096"])
+        .status();
+    if !limited.is_ok_and(|status| status.success()) {
+        eprintln!("prlimit is not there: not tried");
+        return;
+    }
+    let line = format!("set key {}\n", "x".repeat(1 << 20));
+    let mut refused = false;
+    for _ in 0..100 {
+        let output = server.cli(&[], &line.repeat(8));
+        refused |= String::from_utf8_lossy(&output.stdout).contains("MISCONF");
+        if refused {
+            break;
+        }
+    }
+    assert!(refused, "writes go on though files cannot grow");
+    let answer = ready(&address);
+    assert!(answer.contains(" 503 Service Unavailable\r\n"), "{answer}");
+    assert_eq!(server.ok(&["get", "stone"]), "granite\n");
+}
+
+/// What `/readyz` answers.
+fn ready(address: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream
         .write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n")
         .unwrap();
-    let mut lines = BufReader::new(stream).lines();
-    assert!(lines.next().unwrap().unwrap().ends_with("200 OK"));
-    assert_eq!(server.end(), Some(0));
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

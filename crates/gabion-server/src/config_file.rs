@@ -108,7 +108,7 @@ mod tests {
         let path = dir.path().join("gabion.toml");
         let before = "# Ours.\nport = 7000 # a port\nbind = [\"::1\", '127.0.0.1']\n\
                       appendonly = true\ntimeout = 5   # seconds\n";
-        std::fs::write(&path, before).unwrap();
+        whole_file::replace(&path, before.as_bytes()).unwrap();
         let pairs = read(&path).unwrap();
         let pairs: Vec<_> = pairs
             .iter()
@@ -133,7 +133,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         let said = |text: &str| {
-            std::fs::write(&path, text).unwrap();
+            whole_file::replace(&path, text.as_bytes()).unwrap();
             read(&path).unwrap_err()
         };
         assert!(said("a = 1\nb = = 2\n").contains("x, line 2: "));

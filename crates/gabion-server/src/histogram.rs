@@ -223,8 +223,10 @@ mod tests {
             nanos.sort_unstable();
             let count = nanos.len() as u64;
             prop_assert_eq!(counts.total(), count);
-            let rank = (nanos.len() as f64 * percent / 100.0).ceil().max(1.0) as usize;
-            let exact = nanos[rank - 1];
+            // At least so many percent are no longer than the exact one, and no shorter one has that.
+            let covers = |place: usize| (place + 1) as f64 >= nanos.len() as f64 * percent / 100.0;
+            let place = (0..nanos.len()).find(|place| covers(*place)).expect("all are 100 %");
+            let exact = nanos[place];
             let found = counts.percentile(percent);
             prop_assert!(found > exact && found <= exact + exact / 4 + 64, "{found} {exact}");
             for (end, below) in counts.by_powers_of_two() {

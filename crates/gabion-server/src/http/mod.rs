@@ -292,4 +292,39 @@ mod tests {
             assert!(!is_of_this_machine(host.as_bytes()), "{host}");
         }
     }
+
+    async fn ask(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_store_that_is_being_opened_is_alive_and_not_ready() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let http = Http::start(HttpConfig::new("0"), listener);
+            assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+            let ready = ask(address, "/readyz").await;
+            assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+            assert!(
+                ready.ends_with("loading: the store is being opened\n"),
+                "{ready}"
+            );
+            let metrics = ask(address, "/metrics").await;
+            assert!(metrics.contains("\nredis_up 0\n"), "{metrics}");
+            assert!(
+                metrics.ends_with("\nredis_loading_dump_file 1\n"),
+                "{metrics}"
+            );
+            http.close(Duration::from_secs(60)).await;
+            assert!(TcpStream::connect(address).await.is_err());
+        });
+    }
 }

@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const WINDOW: usize = 10;
 
 /// Rows of slow commands and of clients, and columns of buckets.
-const SLOW_MAX: usize = 20;
-const CLIENTS_MAX: usize = 50;
+const SLOW_MAX: usize = 10;
+const CLIENTS_MAX: usize = 10;
 const COLUMNS_MAX: usize = 96;
 
 /// The last sample, as JSON; nothing before the first.
@@ -122,23 +122,21 @@ fn totals(server: &Server) -> Value {
     })
 }
 
-/// The commands that were called, with percentiles in microseconds: of the calls within the window
-/// if there were any, else of all.
+/// The commands that were called, with percentiles in microseconds of the calls within the window;
+/// none if there were none, or the window has just begun.
 fn commands(server: &Server, history: &mut History) -> Value {
     let commands = table::commands();
     let mut now = BTreeMap::new();
     let mut rows = Vec::new();
     for (number, called) in server.calls.called(commands.names()) {
         let counts = server.calls.counts_of(number);
-        let window = counts.as_ref().map(|counts| {
-            let earlier = history.front().and_then(|then| then.get(&number));
+        let window = counts.as_ref().zip(history.front()).map(|(counts, then)| {
+            let earlier = then.get(&number);
             earlier.map_or_else(|| counts.clone(), |earlier| counts.since(earlier))
         });
-        let shown = window
-            .filter(|window| window.total() > 0)
-            .or(counts.clone());
+        let window = window.filter(|window| window.total() > 0);
         let percentile = |percent| {
-            let nanos = shown.as_ref().map(|shown| shown.percentile(percent));
+            let nanos = window.as_ref().map(|window| window.percentile(percent));
             nanos.map(|nanos| nanos as f64 / 1000.0)
         };
         rows.push(json!({

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gabion_server::{Config, NotifyConfig, ServeError, serve};
 
-use super::support::{Server, check};
+use super::support::{Server, check, write_file};
 
 #[test]
 fn a_manager_is_told_of_the_start_of_life_and_of_the_end() {
@@ -66,7 +66,7 @@ fn what_was_changed_is_written_into_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("gabion.toml");
     let before = "# The quarry's.\ntimeout = 100 # seconds\nport = 0\n";
-    std::fs::write(&file, before).unwrap();
+    write_file(&file, before);
     let start = || {
         Server::start_with(dir.path(), |config| {
             config.file = Some(file.clone());
@@ -94,7 +94,7 @@ fn what_was_changed_is_written_into_the_file() {
     );
     let after = before.replace("100", "200") + "notify-keyspace-events = \"AKE\"\n";
     assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
-    std::fs::write(&file, "timeout = = 1").unwrap();
+    write_file(&file, "timeout = = 1");
     let refused = client.say("config rewrite");
     assert!(
         refused.starts_with("-ERR Rewriting config file: "),

@@ -229,6 +229,12 @@ impl Client {
     }
 }
 
+/// Gives a file a text.
+pub(crate) fn write_file(path: &Path, text: &str) {
+    let mut file = std::fs::File::create(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
 /// Says lines to a client, and compares the replies.
 pub(crate) fn check(client: &mut Client, dialogue: &[(&str, &str)]) {
     for (line, expected) in dialogue {

@@ -9,7 +9,7 @@ use gabion_server::{
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use super::support::Server;
+use super::support::{Server, write_file};
 
 /// An authority and what it has signed, as files.
 struct Files {
@@ -30,7 +30,7 @@ impl Files {
             let issuer = Issuer::new(params, key);
             let write = |name: &str, text: &str| {
                 let path = dir.path().join(format!("{authority}-{name}.pem"));
-                std::fs::write(path, text).unwrap();
+                write_file(&path, text);
             };
             write("ca", &own.pem());
             for holder in ["server", "client"] {
