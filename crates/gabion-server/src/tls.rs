@@ -4,7 +4,8 @@
 //! starts, so a wrong file is an error then and not at the first client. TLS 1.2 and 1.3 are
 //! spoken, with the ciphers of rustls.
 //!
-//! A handshake is bounded: it takes [`TIME`] at most, and [`HANDSHAKES_MAX`] are under way at once.
+//! A handshake is bounded: it takes [`TlsConfig::handshake_time`] at most, and [`HANDSHAKES_MAX`]
+//! are under way at once.
 //! Who comes beyond that waits in the system's queue of connections. A connection whose handshake
 //! is done is one as all others.
 
@@ -22,9 +23,6 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
-
-/// How long a handshake may take.
-const TIME: Duration = Duration::from_secs(10);
 
 /// Handshakes that are under way at once.
 const HANDSHAKES_MAX: usize = 256;
@@ -75,6 +73,8 @@ pub struct TlsConfig {
     pub ca_cert_file: Option<PathBuf>,
     /// Whether clients must show certificates.
     pub auth_clients: AuthClients,
+    /// How long a handshake may take; 10 s are usual.
+    pub handshake_time: Duration,
 }
 
 /// A file that cannot be used for TLS, or files that do not fit each other.
@@ -148,6 +148,7 @@ pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
 #[derive(Clone)]
 pub(crate) struct Acceptor {
     acceptor: TlsAcceptor,
+    time: Duration,
     handshakes: Arc<Semaphore>,
 }
 
@@ -181,6 +182,7 @@ impl Acceptor {
             .map_err(|error| failed(&error))?;
         Ok(Acceptor {
             acceptor: TlsAcceptor::from(Arc::new(own)),
+            time: config.handshake_time,
             handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
         })
     }
@@ -198,7 +200,7 @@ impl Acceptor {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let accepted = tokio::time::timeout(TIME, self.acceptor.accept(stream)).await;
+        let accepted = tokio::time::timeout(self.time, self.acceptor.accept(stream)).await;
         accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
@@ -197,6 +198,7 @@ impl ServeArguments {
                 key_file: key_file.clone(),
                 ca_cert_file: all.tls_ca_cert_file.clone(),
                 auth_clients: all.tls_auth_clients,
+                handshake_time: Duration::from_secs(10),
             }),
             (Some(_), _, _) => {
                 return Err(Failure::usage(

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gabion_server::{
     AuthClients, ClientTls, Config, Connection, Reply, ServeError, Target, TlsConfig, serve,
@@ -58,6 +59,7 @@ impl Files {
             key_file: self.path("ours-server-key"),
             ca_cert_file: Some(self.path("ours-ca")),
             auth_clients,
+            handshake_time: Duration::from_secs(60),
         }
     }
 
@@ -224,6 +226,31 @@ fn who_speaks_no_tls_is_disconnected_and_others_are_served() {
         simple("PONG")
     );
     drop(silent);
+    server.stop();
+}
+
+#[test]
+fn slow_handshakes_end_and_cannot_keep_the_door_shut() {
+    let (files, dir) = (Files::new(), tempfile::tempdir().unwrap());
+    let server = Server::start_with(dir.path(), |config| {
+        let mut tls = files.config(AuthClients::No);
+        tls.handshake_time = Duration::from_millis(300);
+        config.tls = Some(tls);
+    });
+    let address = server.addresses().tls[0];
+    // More than may shake hands at once, all of them silent.
+    let silent: Vec<TcpStream> = (0..300)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    // A machine under load may be too slow for the bound itself.
+    let mut pings = std::iter::repeat_with(|| files.try_ping(&server, None, "ours-ca"));
+    let pong = pings.by_ref().take(1000).find_map(Result::ok);
+    assert_eq!(pong, Some(simple("PONG")));
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"");
+    }
     server.stop();
 }
 
