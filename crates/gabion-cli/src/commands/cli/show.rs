@@ -46,12 +46,9 @@ fn shown(reply: &Reply, indent: usize) -> String {
         Reply::Map(pairs) => {
             let lines = pairs.iter().map(|(key, value)| {
                 let key = shown(key, indent);
-                let below = indent + key.chars().count() + 4;
+                let below = indent + key.chars().count() + "#  => ".len();
                 move |number: &str| {
-                    format!(
-                        "{number}# {key} => {}",
-                        shown(value, below + number.len() - 1)
-                    )
+                    format!("{number}# {key} => {}", shown(value, below + number.len()))
                 }
             });
             let lines: Vec<_> = lines.collect();
@@ -171,9 +168,14 @@ mod tests {
 
     #[test]
     fn replies_are_shown_by_kind() {
-        let expected = "1# \"list\" => 1) (nil)\n            2) (integer) -1\n            \
-                        3) \"a\\\"\\n\"\n2# \"half\" => (double) 0.5\n3# \"none\" => (empty set)";
-        assert_eq!(shown(&sample(), 0), expected);
+        let lines = [
+            r#"1# "list" => 1) (nil)"#,
+            r#"             2) (integer) -1"#,
+            r#"             3) "a\"\n""#,
+            r#"2# "half" => (double) 0.5"#,
+            r#"3# "none" => (empty set)"#,
+        ];
+        assert_eq!(shown(&sample(), 0), lines.join("\n"));
         let many = Reply::Array((0..10).map(Reply::Integer).collect());
         let lines = shown(&many, 0);
         assert!(lines.starts_with(" 1) (integer) 0\n"));
