@@ -223,7 +223,7 @@ mod tests {
             nanos.sort_unstable();
             let count = nanos.len() as u64;
             prop_assert_eq!(counts.total(), count);
-            // At least so many percent are no longer than the exact one, and no shorter one has that.
+            // The first of which so many percent are no longer.
             let covers = |place: usize| (place + 1) as f64 >= nanos.len() as f64 * percent / 100.0;
             let place = (0..nanos.len()).find(|place| covers(*place)).expect("all are 100 %");
             let exact = nanos[place];

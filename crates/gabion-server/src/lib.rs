@@ -40,8 +40,8 @@
 //! one (**`open.rs`**), changes it in memory, and saves it: that writes what has changed.
 //!
 //! # Beside the commands
-//! **`http/`** shows metrics, health and a dashboard; **`histogram.rs`** and **`calls.rs`** count how
-//! long commands take, **`spikes.rs`** what took long. **`tls.rs`** lets clients in by TLS,
+//! **`http/`** shows metrics, health and a dashboard. **`histogram.rs`** and **`calls.rs`** count
+//! how long commands take, **`spikes.rs`** what took long. **`tls.rs`** lets clients in by TLS,
 //! **`notify.rs`** tells a service manager, **`config_file.rs`** is the file of parameters.
 //! **`client/`** is the other side of the protocol, for `gabion cli`.
 //!

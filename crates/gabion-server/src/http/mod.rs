@@ -6,9 +6,10 @@
 //! | `/events` | what the dashboard shows, once a second, as server-sent events |
 //! | `/metrics` | the same and more as Prometheus reads it |
 //! | `/healthz` | that the process lives |
-//! | `/readyz` | whether clients may come: not while the store is opened, when the server ends, or when the store takes no writes |
+//! | `/readyz` | whether clients may come |
 //!
-//! It listens before the store is open, and until just before the store is closed.
+//! Clients should not come while the store is opened, when the server ends, or when the store takes
+//! no writes. HTTP is there before the store is open, and until just before it is closed.
 //!
 //! # Invariants
 //! - H1. Nothing here changes the store but [`Store::probe`](crate::store::Store::probe), and that
