@@ -4,6 +4,8 @@ pub(crate) mod backup;
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
 pub(crate) mod changes;
+#[cfg(feature = "server")]
+pub(crate) mod cli;
 pub(crate) mod keyspace;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -66,6 +68,10 @@ pub(crate) enum Command {
     Serve(serve::ServeArguments),
     #[cfg(not(feature = "server"))]
     Serve(NoServerArguments),
+    #[cfg(feature = "server")]
+    Cli(cli::CliArguments),
+    #[cfg(not(feature = "server"))]
+    Cli(NoServerArguments),
     #[cfg(feature = "lab")]
     Bench(bench::BenchArguments),
     #[cfg(feature = "lab")]

@@ -70,8 +70,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench(_) | Command::Lab(_) => return Err(Failure::without_the_lab()),
         #[cfg(feature = "server")]
         Command::Serve(arguments) => commands::serve::run(arguments)?,
+        #[cfg(feature = "server")]
+        Command::Cli(arguments) => commands::cli::run(arguments, &mut output)?,
         #[cfg(not(feature = "server"))]
-        Command::Serve(_) => return Err(Failure::without_the_server()),
+        Command::Serve(_) | Command::Cli(_) => return Err(Failure::without_the_server()),
         Command::Space(arguments) => commands::space::run(arguments, &mut output)?,
         Command::Version => output.line(concat!("gabion ", env!("CARGO_PKG_VERSION")))?,
     }

@@ -9,7 +9,8 @@
 #
 # Prints a row for each unit: tests that passed, failed, and were left out. Fails if one failed.
 # Units that `own-servers` lists start their servers themselves, each with its own parameters: there
-# `redis-server` stands in for Redis' program.
+# `redis-server` stands in for Redis' program. Units that `with-debug` lists need no more of DEBUG
+# than this server has.
 # GABION_SUITE_DIR keeps the suite and the last output of each unit, target/redis-suite by default;
 # GABION_SUITE_SECONDS ends a unit that takes longer, 240 by default.
 set -euo pipefail
@@ -38,7 +39,7 @@ grep -v '^#' "$here/left-out" | cut -d '|' -f 1 | sed 's/ *$//' > "$work/skipped
 
 # Replicas, Redis' DEBUG, clusters; and maxmemory at run time: it is the ceiling of the store's
 # memory, which is set when the store is opened.
-tags='-needs:repl -needs:debug -cluster -needs:config-maxmemory'
+common_tags='-needs:repl -cluster -needs:config-maxmemory'
 
 server=
 store=
@@ -86,6 +87,10 @@ for unit in "${units[@]}"; do
     log=$logs/${unit//\//-}.log
     status=0
     common=(--clients 1 --single "$unit" --skipfile "$work/skipped" --ignore-encoding)
+    tags="$common_tags -needs:debug"
+    if grep -qxF "$unit" "$here/with-debug"; then
+        tags=$common_tags
+    fi
     if grep -qxF "$unit" "$here/own-servers"; then
         options=(--tags "$tags")
     else

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clients::now_ms;
+use crate::dispatch::nanos;
 use crate::expire;
 use crate::fault::Result;
 use crate::server::Server;
@@ -30,7 +31,10 @@ pub(crate) async fn run(server: Arc<Server>) {
         let server = Arc::clone(&server);
         let round = tokio::task::spawn_blocking(move || {
             // A store that takes no writes says so to whoever writes; here it is tried again.
+            let began = Instant::now();
             while remove_expired(&server).is_ok_and(|count| count == AT_ONCE) {}
+            let took = nanos(began.elapsed());
+            server.spikes.note(&server.settings, "expire-cycle", took);
             while remove_garbage(&server.store).is_ok_and(|count| count > 0) {}
         });
         if round.await.is_err() {

@@ -522,7 +522,7 @@ impl Commands {
     }
 
     /// The names of all, and of their subcommands, by their numbers.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 

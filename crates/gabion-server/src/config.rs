@@ -8,13 +8,17 @@
 //! nothing follows from them but what `OBJECT ENCODING` answers: [`Effect::None`] marks them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
+use crate::config_file;
 use crate::events::Events;
 use crate::fault::{Fault, Result};
+use crate::notify::NotifyConfig;
+use crate::tls::TlsConfig;
 
 /// When a write is safe from a power loss; that of `appendfsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,17 +45,49 @@ impl std::str::FromStr for Fsync {
     }
 }
 
+/// Where and how metrics, health and a dashboard are shown by HTTP.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// Where to listen: `HOST:PORT`, or `PORT` for this machine only.
+    pub address: String,
+    /// The most connections. Half of them may be dashboards.
+    pub connections_max: usize,
+    /// How long a client may take for the head of a request, and to send another one.
+    pub head_time: Duration,
+}
+
+impl HttpConfig {
+    /// The usual limits: 64 connections, 10 s.
+    pub fn new(address: impl Into<String>) -> HttpConfig {
+        HttpConfig {
+            address: address.into(),
+            connections_max: 64,
+            head_time: Duration::from_secs(10),
+        }
+    }
+}
+
 /// What a server is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Directory of the store.
     pub db: PathBuf,
+    /// The file of parameters that it was started with, which `CONFIG REWRITE` writes.
+    pub file: Option<PathBuf>,
+    /// Parameters of `CONFIG` that have other values at the start, by their names.
+    pub parameters: Vec<(String, String)>,
     /// The addresses to listen on. None: those of this machine only.
     pub bind: Vec<String>,
     /// The port; 0 for any that is free, `None` for none.
     pub port: Option<u16>,
+    /// TLS, if it is spoken.
+    pub tls: Option<TlsConfig>,
     /// A socket of this machine to listen on, besides.
     pub unix_socket: Option<PathBuf>,
+    /// Metrics, health and a dashboard by HTTP, if they are wanted.
+    pub http: Option<HttpConfig>,
+    /// A service manager to tell, if there is one.
+    pub notify: Option<NotifyConfig>,
     /// The password, if clients need one.
     pub password: Option<String>,
     /// A file of users. Without it they are in the store.
@@ -78,9 +114,14 @@ impl Config {
     pub fn new(db: impl Into<PathBuf>) -> Config {
         Config {
             db: db.into(),
+            file: None,
+            parameters: Vec::new(),
             bind: Vec::new(),
             port: Some(6379),
+            tls: None,
             unix_socket: None,
+            http: None,
+            notify: None,
             password: None,
             acl_file: None,
             databases: 16,
@@ -92,6 +133,12 @@ impl Config {
             threads: 0,
         }
     }
+}
+
+/// Whether `CONFIG SET` changes a parameter of that name.
+pub fn is_parameter(name: &str) -> bool {
+    let mut known = PARAMETERS.iter();
+    known.any(|parameter| parameter.name == name && parameter.effect != Effect::Fixed)
 }
 
 /// What a value may be.
@@ -109,6 +156,8 @@ enum Form {
     Word(&'static [&'static str]),
     /// Classes of keyspace events.
     Events,
+    /// Percentages with spaces between them.
+    Percents,
 }
 
 /// What follows from a parameter.
@@ -171,6 +220,14 @@ const PARAMETERS: &[Parameter] = &[
         Effect::Live,
         "10000",
     ),
+    parameter("latency-monitor-threshold", COUNT, Effect::Live, "0"),
+    parameter("latency-tracking", Form::YesNo, Effect::Live, "yes"),
+    parameter(
+        "latency-tracking-info-percentiles",
+        Form::Percents,
+        Effect::Live,
+        "50 99 99.9",
+    ),
     parameter("maxmemory", Form::Bytes, Effect::Fixed, "0"),
     parameter(
         "maxmemory-policy",
@@ -187,6 +244,16 @@ const PARAMETERS: &[Parameter] = &[
     parameter("slowlog-max-len", COUNT, Effect::Live, "128"),
     parameter("tcp-keepalive", COUNT, Effect::Live, "300"),
     parameter("timeout", COUNT, Effect::Live, "0"),
+    parameter(
+        "tls-auth-clients",
+        Form::Word(&["yes", "no", "optional"]),
+        Effect::Fixed,
+        "yes",
+    ),
+    parameter("tls-ca-cert-file", Form::Text, Effect::Fixed, ""),
+    parameter("tls-cert-file", Form::Text, Effect::Fixed, ""),
+    parameter("tls-key-file", Form::Text, Effect::Fixed, ""),
+    parameter("tls-port", COUNT, Effect::Fixed, "0"),
     parameter("tracking-table-max-keys", COUNT, Effect::Live, "1000000"),
     parameter("unixsocket", Form::Text, Effect::Fixed, ""),
     // Forms that this server does not have.
@@ -211,7 +278,6 @@ const PARAMETERS: &[Parameter] = &[
     parameter("hash-max-ziplist-entries", COUNT, Effect::None, "512"),
     parameter("hash-max-ziplist-value", COUNT, Effect::None, "64"),
     parameter("hz", COUNT, Effect::None, "10"),
-    parameter("latency-monitor-threshold", COUNT, Effect::None, "0"),
     parameter("lazyfree-lazy-expire", Form::YesNo, Effect::None, "yes"),
     parameter("lazyfree-lazy-server-del", Form::YesNo, Effect::None, "yes"),
     parameter("lazyfree-lazy-user-del", Form::YesNo, Effect::None, "yes"),
@@ -242,6 +308,8 @@ const PARAMETERS: &[Parameter] = &[
 #[derive(Debug)]
 pub(crate) struct Settings {
     values: RwLock<BTreeMap<&'static str, String>>,
+    /// Those that a start with the same flags and file would have.
+    kept: RwLock<BTreeMap<&'static str, String>>,
     /// Classes of keyspace events that are published.
     events: AtomicU64,
     fsync: AtomicU64,
@@ -251,12 +319,16 @@ pub(crate) struct Settings {
     keepalive_seconds: AtomicU64,
     busy_ms: AtomicU64,
     slow_micros: AtomicU64,
+    spike_ms: AtomicU64,
     tracked_max: AtomicU64,
 }
 
 impl Settings {
     /// Those that the server is started with.
-    pub(crate) fn new(config: &Config) -> Settings {
+    ///
+    /// # Errors
+    /// As [`Settings::set`], of [`Config::parameters`].
+    pub(crate) fn new(config: &Config) -> Result<Settings> {
         let mut values: BTreeMap<&'static str, String> = PARAMETERS
             .iter()
             .map(|parameter| (parameter.name, parameter.first.to_owned()))
@@ -283,7 +355,19 @@ impl Settings {
         ] {
             values.insert(name, value);
         }
+        if let Some(tls) = &config.tls {
+            for (name, value) in [
+                ("tls-auth-clients", tls.auth_clients.word().to_owned()),
+                ("tls-ca-cert-file", shown(tls.ca_cert_file.as_ref())),
+                ("tls-cert-file", shown(Some(&tls.cert_file))),
+                ("tls-key-file", shown(Some(&tls.key_file))),
+                ("tls-port", tls.port.to_string()),
+            ] {
+                values.insert(name, value);
+            }
+        }
         let settings = Settings {
+            kept: RwLock::new(values.clone()),
             values: RwLock::new(values),
             events: AtomicU64::new(0),
             fsync: AtomicU64::new(0),
@@ -293,10 +377,13 @@ impl Settings {
             keepalive_seconds: AtomicU64::new(0),
             busy_ms: AtomicU64::new(0),
             slow_micros: AtomicU64::new(0),
+            spike_ms: AtomicU64::new(0),
             tracked_max: AtomicU64::new(0),
         };
         settings.apply();
-        settings
+        settings.set(&config.parameters)?;
+        settings.keep();
+        Ok(settings)
     }
 
     /// Brings the numbers in step with the values.
@@ -320,6 +407,7 @@ impl Settings {
             (&self.keepalive_seconds, number("tcp-keepalive")),
             (&self.tracked_max, number("tracking-table-max-keys")),
             (&self.busy_ms, number("busy-reply-threshold")),
+            (&self.spike_ms, number("latency-monitor-threshold")),
             // What is negative is no threshold at all.
             (
                 &self.slow_micros,
@@ -336,6 +424,27 @@ impl Settings {
         let values = self.values.read();
         let fits = values.iter().filter(|(name, _)| matches(name));
         fits.map(|(name, value)| (*name, value.clone())).collect()
+    }
+
+    /// Writes what was changed since the start into the file of parameters.
+    ///
+    /// # Errors
+    /// A sentence, when it cannot be written.
+    pub(crate) fn rewrite(&self, file: &Path) -> Result<(), String> {
+        let values = self.values.read().clone();
+        let kept = self.kept.read().clone();
+        let changed = values
+            .iter()
+            .filter(|(name, value)| kept.get(*name) != Some(value))
+            .map(|(name, value)| (*name, value.as_str()));
+        config_file::rewrite(file, changed)?;
+        self.keep();
+        Ok(())
+    }
+
+    /// Takes the values as those of the next start.
+    fn keep(&self) {
+        *self.kept.write() = self.values.read().clone();
     }
 
     /// The value of a parameter.
@@ -428,6 +537,22 @@ impl Settings {
         self.slow_micros.load(Ordering::Relaxed)
     }
 
+    /// Milliseconds from which on what takes long is noted for `LATENCY`; 0 for never.
+    pub(crate) fn spike_ms(&self) -> u64 {
+        // ORDER: Relaxed, as in `apply`.
+        self.spike_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether durations of calls are kept.
+    pub(crate) fn tracks_latency(&self) -> bool {
+        self.text("latency-tracking") == "yes"
+    }
+
+    /// The percentages of `INFO latencystats`.
+    pub(crate) fn percents(&self) -> Vec<f64> {
+        parse_percents(&self.text("latency-tracking-info-percentiles")).unwrap_or_default()
+    }
+
     /// The most keys that are tracked; 0 for any number.
     pub(crate) fn tracked_max(&self) -> usize {
         // ORDER: Relaxed, as in `apply`.
@@ -483,7 +608,27 @@ fn normal(form: Form, value: &str) -> Result<String, String> {
             Some(events) => Ok(events.text()),
             None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         },
+        Form::Percents => match parse_percents(value) {
+            Some(percents) => {
+                let texts: Vec<String> = percents.iter().map(f64::to_string).collect();
+                Ok(texts.join(" "))
+            }
+            None => Err(
+                "latency-tracking-info-percentiles should consist of percentages from 0 \
+                         to 100"
+                    .to_owned(),
+            ),
+        },
     }
+}
+
+/// Percentages with spaces between them.
+fn parse_percents(text: &str) -> Option<Vec<f64>> {
+    let parse = |word: &str| {
+        let percent = crate::args::float(word.as_bytes())?;
+        (0.0..=100.0).contains(&percent).then_some(percent)
+    };
+    text.split_whitespace().map(parse).collect()
 }
 
 /// A number of bytes: `100`, `1k` (1000), `1kb` (1024), and so on.
@@ -510,7 +655,7 @@ mod tests {
 
     #[test]
     fn several_parameters_change_together_or_not_at_all() {
-        let settings = Settings::new(&Config::new("x"));
+        let settings = Settings::new(&Config::new("x")).unwrap();
         let set = |pairs: &[(&str, &str)]| {
             let pairs: Vec<_> = pairs
                 .iter()

@@ -55,6 +55,9 @@ const SLOW_FOR_MS: u64 = 100;
 /// Memory of a buffer that is kept, in bytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
+/// How long a client has to take the end of the connection.
+const GOODBYE: Duration = Duration::from_millis(100);
+
 /// How long a pause lasts at least once it was ended early.
 const PAUSE_STEP: Duration = Duration::from_millis(5);
 
@@ -107,6 +110,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     };
     // A client that goes away in the middle is no failure of the server.
     let _ = connection.run().await;
+    // TLS says goodbye, so that the client knows that nothing is missing.
+    let _ = tokio::time::timeout(GOODBYE, connection.stream.shutdown()).await;
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -299,7 +304,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if self.work.has_committed && self.server.settings.fsync() == Fsync::Always {
             self.work.has_committed = false;
-            if let Err(error) = self.server.syncer.synced().await {
+            let began = Instant::now();
+            let synced = self.server.syncer.synced().await;
+            let server = &self.server;
+            let waited = dispatch::nanos(began.elapsed());
+            server
+                .spikes
+                .note(&server.settings, "aof-fsync-always", waited);
+            if let Err(error) = synced {
                 // What was acknowledged would not be safe: say nothing but that.
                 self.reply.out.clear();
                 let line = format!("MISCONF the store could not sync: {error}");
@@ -310,7 +322,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         count(&self.server.counts.bytes_out, self.reply.out.len() as u64);
         let client = Arc::clone(&self.session.client);
         {
-            let mut written = pin!(self.stream.write_all(&self.reply.out));
+            let (stream, out) = (&mut self.stream, &self.reply.out);
+            let mut written = pin!(async {
+                stream.write_all(out).await?;
+                // TLS has records of its own that wait to be written.
+                stream.flush().await
+            });
             loop {
                 tokio::select! {
                     biased;

@@ -13,14 +13,14 @@
 //! An error in 4 or 5 discards the writes and becomes the reply.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::acl::{self, Context};
 use crate::args::Args;
 use crate::clients::{Client, now_ms};
 use crate::command::{
-    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, Group, LONG, MAY_WRITE, NO_AUTH, NO_MULTI,
-    NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
+    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, FAST, Group, LONG, MAY_WRITE, NO_AUTH,
+    NO_MULTI, NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
 };
 use crate::execution::{Execution, wrong_arguments};
 use crate::expire;
@@ -104,21 +104,21 @@ pub(crate) fn run(
             }
             // One look at the clock for each command: where one ends, the next begins.
             let ended = Instant::now();
-            let micros = ended.duration_since(session.began).as_micros();
+            let nanos = nanos(ended.duration_since(session.began));
             session.began = ended;
             if is_shown && is_exec {
                 show(server, session, args);
             }
-            let micros = u64::try_from(micros).unwrap_or(u64::MAX);
             // Who waits for a key is counted when that is over.
             if session.wait.is_none() {
-                session.calling.count(&server.calls, command.number, micros);
+                session.calling.count(&server.calls, command.number, nanos);
+                note_spike(server, command, nanos);
             }
             if executed.is_err() {
                 server.calls.add_failed(command.number);
             }
             if session.wait.is_none() && !is_exec {
-                note_slow(server, &session.client, args, micros);
+                note_slow(server, &session.client, args, nanos / 1000);
             }
             executed.map(|()| command)
         }
@@ -181,6 +181,20 @@ pub(crate) fn note_slow(server: &Server, client: &Client, args: Args<'_>, micros
         let most = most.parse().unwrap_or_default();
         server.monitor.note_slow(client, args, micros, most);
     }
+}
+
+/// A duration in nanoseconds.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Notes for `LATENCY` that a command took so long, if that is long.
+fn note_spike(server: &Server, command: &Command, nanos: u64) {
+    let event = match command.has(FAST) {
+        true => "fast-command",
+        false => "command",
+    };
+    server.spikes.note(&server.settings, event, nanos);
 }
 
 /// Ends what `CLIENT CACHING` has begun, once the command behind it has run.
@@ -358,6 +372,9 @@ pub(crate) fn perform(mut execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
         return handled.map(|()| Vec::new());
     }
     if let Err(fault) = work.commit(server.durability()) {
+        if fault.is_of_media() {
+            server.note_write(true);
+        }
         if command.has(ALONE) {
             server.users.recover(commands, &server.store);
         }
@@ -366,6 +383,7 @@ pub(crate) fn perform(mut execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
     let mut touched = Vec::new();
     if work.dirty > 0 {
         count(&server.counts.changes, work.dirty);
+        server.note_write(false);
         touched = work.touched.take().unwrap_or_default();
         server.tell_watchers(&touched);
     }
@@ -456,13 +474,13 @@ fn count_inside(
     began: Instant,
     has_succeeded: bool,
 ) -> u64 {
-    let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let nanos = nanos(began.elapsed());
     let calls = &outer.server.calls;
-    outer.session.calling.count(calls, command.number, micros);
+    outer.session.calling.count(calls, command.number, nanos);
     if !has_succeeded {
         calls.add_failed(command.number);
     }
-    micros
+    nanos / 1000
 }
 
 /// Runs a command of a script, which holds the gate, and writes its reply or its error.

@@ -38,6 +38,12 @@ impl Fault {
         Fault::Said(Cow::Owned(line.into()))
     }
 
+    /// Whether the medium has failed, or the store takes no writes.
+    pub(crate) fn is_of_media(&self) -> bool {
+        use gabion::Error::{Media, ReadOnly};
+        matches!(self, Fault::Store(Media(_) | ReadOnly { .. }))
+    }
+
     /// The line to send.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {

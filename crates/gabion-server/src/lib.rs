@@ -39,6 +39,12 @@
 //! **`store/hash.rs`** fields that expire, and **`store/list.rs`** is for lists. A handler opens
 //! one (**`open.rs`**), changes it in memory, and saves it: that writes what has changed.
 //!
+//! # Beside the commands
+//! **`http/`** shows metrics, health and a dashboard. **`histogram.rs`** and **`calls.rs`** count
+//! how long commands take, **`spikes.rs`** what took long. **`tls.rs`** lets clients in by TLS,
+//! **`notify.rs`** tells a service manager, **`config_file.rs`** is the file of parameters.
+//! **`client/`** is the other side of the protocol, for `gabion cli`.
+//!
 //! # A new command
 //! An entry in the table of its family, and a handler: `fn(&mut Execution) -> Result<()>`. It reads
 //! its arguments by `arg`, its keys by `find`, checks everything, then writes by `put` and
@@ -56,10 +62,12 @@ mod args;
 mod background;
 mod blocking;
 mod calls;
+mod client;
 mod clients;
 mod command;
 mod commands;
 mod config;
+mod config_file;
 mod connection;
 mod cursors;
 mod dispatch;
@@ -69,25 +77,37 @@ mod expire;
 mod fault;
 mod geo;
 mod glob;
+mod histogram;
 mod hll;
+mod http;
 mod listen;
 mod locks;
 mod monitor;
+mod notify;
 mod open;
 mod pause;
 mod pubsub;
 mod random;
 mod rdb;
 mod resp;
+mod saves;
 mod script;
 mod server;
 mod session;
+mod spikes;
 mod store;
 mod sync;
 mod table;
+mod tls;
 mod tracking;
 mod wake;
 mod watch;
+mod whole_file;
 
-pub use config::{Config, Fsync};
-pub use listen::{ServeError, serve};
+pub use client::{ClientTls, Connection, Reply, Target};
+pub use config::{Config, Fsync, HttpConfig, is_parameter};
+pub use config_file::read as read_config_file;
+pub use listen::{Addresses, ServeError, serve};
+pub use notify::NotifyConfig;
+pub use table::{CommandHelp, command_help, command_names};
+pub use tls::{AuthClients, TlsConfig, TlsError};

@@ -8,21 +8,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::Notify;
+use tokio::sync::Notify as Wakeup;
 
 use crate::acl::Users;
 use crate::background;
 use crate::calls::Calls;
 use crate::clients::{Client, Clients, now_ms};
 use crate::command::Commands;
-use crate::config::{Config, Settings};
+use crate::config::{Config, HttpConfig, Settings};
 use crate::connection;
+use crate::http::Http;
+use crate::notify::Notify;
+use crate::saves::Saves;
 use crate::server::{Server, count};
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::table;
+use crate::tls::{Acceptor, TlsError};
 
 /// Connections that wait to be accepted, as Redis has it.
 const BACKLOG: i32 = 511;
@@ -34,7 +38,7 @@ const LAST_REPLIES: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {cause}")]
+    #[error("cannot listen on {address}: {}", listen_text(.cause))]
     Listen {
         /// The address.
         address: String,
@@ -44,15 +48,44 @@ pub enum ServeError {
     /// The system gives no threads.
     #[error("cannot start the threads of the server: {0}")]
     Threads(io::Error),
+    /// The service manager has given a socket that cannot be.
+    #[error("cannot tell the service manager anything: NOTIFY_SOCKET is no socket's name: {0}")]
+    Notify(io::Error),
+    /// TLS cannot be spoken.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The store cannot be opened, or closed.
     #[error("{0}")]
     Store(String),
 }
 
+/// Why an address cannot be listened on.
+fn listen_text(cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program has the port; end it, or choose another port".to_owned()
+        }
+        _ => cause.to_string(),
+    }
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    /// For clients of Redis.
+    pub tcp: Vec<SocketAddr>,
+    /// The same by TLS.
+    pub tls: Vec<SocketAddr>,
+    /// For metrics, health and the dashboard.
+    pub http: Option<SocketAddr>,
+}
+
 /// The sockets of a server.
 struct Sockets {
     tcp: Vec<TcpListener>,
+    tls: Option<(Acceptor, Vec<TcpListener>)>,
     unix: Option<UnixListener>,
+    http: Option<(HttpConfig, TcpListener)>,
 }
 
 /// Runs a server until it is told to end: by `SHUTDOWN`, SIGTERM or SIGINT. `ready` is called with
@@ -60,7 +93,7 @@ struct Sockets {
 ///
 /// # Errors
 /// When it cannot start; when the store does not close.
-pub fn serve(config: Config, ready: impl FnOnce(&[SocketAddr])) -> Result<(), ServeError> {
+pub fn serve(config: Config, ready: impl FnOnce(&Addresses)) -> Result<(), ServeError> {
     let threads = match config.threads {
         0 => std::thread::available_parallelism().map_or(4, |count| (count.get() + 1).max(4)),
         threads => threads,
@@ -75,23 +108,73 @@ pub fn serve(config: Config, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Se
     served
 }
 
-async fn run(config: Config, ready: impl FnOnce(&[SocketAddr])) -> Result<(), ServeError> {
+async fn run(config: Config, ready: impl FnOnce(&Addresses)) -> Result<(), ServeError> {
     let sockets = open_sockets(&config)?;
+    let manager = config.notify.clone();
+    let notify = manager.as_ref().map(|manager| Notify::new(&manager.socket));
+    let notify = Arc::new(notify.transpose().map_err(ServeError::Notify)?);
     let local = |socket: &TcpListener| socket.local_addr().ok();
-    let addresses: Vec<SocketAddr> = sockets.tcp.iter().filter_map(local).collect();
+    let tls_sockets = sockets.tls.iter().flat_map(|(_, sockets)| sockets);
+    let addresses = Addresses {
+        tcp: sockets.tcp.iter().filter_map(local).collect(),
+        tls: tls_sockets.filter_map(local).collect(),
+        http: sockets.http.as_ref().and_then(|(_, socket)| local(socket)),
+    };
     let commands: &'static Commands = table::commands();
-    let port = addresses.first().map_or(0, SocketAddr::port);
-    let server = Arc::new(start(config, commands, port)?);
+    let port = addresses.tcp.first().map_or(0, SocketAddr::port);
+    // From here on it is told that the store is being opened.
+    let http = sockets
+        .http
+        .map(|(config, socket)| Http::start(config, socket));
+    let started = tokio::task::spawn_blocking(move || start(config, commands, port)).await;
+    let server = Arc::new(started.map_err(|error| ServeError::Store(error.to_string()))??);
+    if let Some(http) = &http {
+        http.serve(&server);
+    }
     ready(&addresses);
+    let watchdog = notify_ready(&notify, manager.and_then(|manager| manager.watchdog));
     let background = tokio::spawn(background::run(Arc::clone(&server)));
     for listener in sockets.tcp {
         tokio::spawn(accept_tcp(Arc::clone(&server), commands, listener));
+    }
+    if let Some((acceptor, listeners)) = sockets.tls {
+        for listener in listeners {
+            let acceptor = acceptor.clone();
+            tokio::spawn(accept_tls(
+                Arc::clone(&server),
+                commands,
+                listener,
+                acceptor,
+            ));
+        }
     }
     if let Some(listener) = sockets.unix {
         tokio::spawn(accept_unix(Arc::clone(&server), commands, listener));
     }
     wait_for_end(&server).await;
-    end(&server, background).await
+    if let Some(notify) = &*notify {
+        notify.tell("STOPPING=1");
+    }
+    let ended = end(&server, background, http.as_deref()).await;
+    // Until here the manager is to know that the server lives.
+    watchdog.abort();
+    ended
+}
+
+/// Tells the manager that clients can come, and from now on that the server lives.
+fn notify_ready(
+    notify: &Arc<Option<Notify>>,
+    watchdog: Option<Duration>,
+) -> tokio::task::JoinHandle<()> {
+    if let Some(notify) = &**notify {
+        notify.tell("READY=1");
+    }
+    let notify = Arc::clone(notify);
+    tokio::spawn(async move {
+        if let (Some(notify), Some(interval)) = (&*notify, watchdog) {
+            notify.keep_telling(interval).await;
+        }
+    })
 }
 
 fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Server, ServeError> {
@@ -108,8 +191,11 @@ fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Serve
     let users = Users::open(commands, &store, file, password).map_err(failed)?;
     let seed = format!("{} {}", now_ms(), std::process::id());
     let hash = |more: u64| xxhash_rust::xxh3::xxh3_64_with_seed(seed.as_bytes(), more);
+    let settings = Settings::new(&config).map_err(failed)?;
+    let calls = Calls::new(table::commands().count());
+    calls.track(settings.tracks_latency());
     Ok(Server {
-        settings: Settings::new(&config),
+        settings,
         locks: Default::default(),
         watch: Default::default(),
         tracking: Default::default(),
@@ -122,38 +208,32 @@ fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Serve
         pause: Default::default(),
         cursors: Default::default(),
         counts: Default::default(),
-        calls: Calls::new(table::commands().count()),
+        calls,
+        spikes: Default::default(),
+        saves: Saves::new(now_ms() / 1000),
         syncer: Syncer::start(Arc::clone(&store)),
         started: Instant::now(),
         run_id: format!("{:016x}{:016x}{:08x}", hash(0), hash(1), hash(2) >> 32),
         port,
         slow_until_ms: AtomicU64::new(0),
         removes_expired: AtomicBool::new(true),
+        has_failed_write: AtomicBool::new(false),
         is_stopping: AtomicBool::new(false),
-        stop: Notify::new(),
+        stop: Wakeup::new(),
         store,
         config,
     })
 }
 
 fn open_sockets(config: &Config) -> Result<Sockets, ServeError> {
-    let mut tcp = Vec::new();
-    if let Some(port) = config.port {
-        let asked: Vec<&str> = match config.bind.is_empty() {
-            true => vec!["127.0.0.1"],
-            false => config.bind.iter().map(String::as_str).collect(),
-        };
-        for host in asked {
-            let failed = |cause| ServeError::Listen {
-                address: format!("{host}:{port}"),
-                cause,
-            };
-            let host = if host == "*" { "0.0.0.0" } else { host };
-            for address in (host, port).to_socket_addrs().map_err(failed)? {
-                tcp.push(listen(address).map_err(failed)?);
-            }
-        }
-    }
+    let tcp = match config.port {
+        Some(port) => listen_on_all(&config.bind, port)?,
+        None => Vec::new(),
+    };
+    let tls = match &config.tls {
+        Some(tls) => Some((Acceptor::new(tls)?, listen_on_all(&config.bind, tls.port)?)),
+        None => None,
+    };
     let unix = match &config.unix_socket {
         None => None,
         Some(path) => Some(listen_unix(path).map_err(|cause| ServeError::Listen {
@@ -161,7 +241,50 @@ fn open_sockets(config: &Config) -> Result<Sockets, ServeError> {
             cause,
         })?),
     };
-    Ok(Sockets { tcp, unix })
+    let http = match &config.http {
+        None => None,
+        Some(http) => {
+            let failed = |cause| ServeError::Listen {
+                address: http.address.clone(),
+                cause,
+            };
+            // A number alone is a port of this machine.
+            let address = match http.address.parse::<u16>() {
+                Ok(port) => SocketAddr::from(([127, 0, 0, 1], port)),
+                Err(_) => {
+                    let found = http.address.to_socket_addrs().map_err(failed)?.next();
+                    found.ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?
+                }
+            };
+            Some((http.clone(), listen(address).map_err(failed)?))
+        }
+    };
+    Ok(Sockets {
+        tcp,
+        tls,
+        unix,
+        http,
+    })
+}
+
+/// Sockets for a port of all addresses to listen on.
+fn listen_on_all(bind: &[String], port: u16) -> Result<Vec<TcpListener>, ServeError> {
+    let asked: Vec<&str> = match bind.is_empty() {
+        true => vec!["127.0.0.1"],
+        false => bind.iter().map(String::as_str).collect(),
+    };
+    let mut sockets = Vec::new();
+    for host in asked {
+        let failed = |cause| ServeError::Listen {
+            address: format!("{host}:{port}"),
+            cause,
+        };
+        let host = if host == "*" { "0.0.0.0" } else { host };
+        for address in (host, port).to_socket_addrs().map_err(failed)? {
+            sockets.push(listen(address).map_err(failed)?);
+        }
+    }
+    Ok(sockets)
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -206,23 +329,68 @@ async fn accept_tcp(server: Arc<Server>, commands: &'static Commands, listener: 
     }
 }
 
-async fn serve_tcp(
+async fn accept_tls(
     server: Arc<Server>,
     commands: &'static Commands,
-    mut stream: TcpStream,
-    address: SocketAddr,
+    listener: TcpListener,
+    acceptor: Acceptor,
 ) {
-    if let Some(refusal) = refusal(&server, Some(address)) {
-        let _ = stream.write_all(refusal.as_bytes()).await;
-        return;
+    while let Some(turn) = acceptor.turn().await {
+        let Ok((stream, address)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let (server, acceptor) = (Arc::clone(&server), acceptor.clone());
+        tokio::spawn(async move {
+            prepare(&server, &stream);
+            let local = stream.local_addr().ok();
+            let accepted = acceptor.accept(stream).await;
+            drop(turn);
+            match accepted {
+                Ok(stream) => serve_stream(server, commands, stream, address, local).await,
+                Err(_) => count(&server.counts.refused, 1),
+            }
+        });
     }
+}
+
+/// What all connections over a network have.
+fn prepare(server: &Server, stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let keepalive = server.settings.keepalive_seconds();
     if keepalive > 0 {
         let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(keepalive));
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
     }
-    let local = stream.local_addr();
+}
+
+async fn serve_tcp(
+    server: Arc<Server>,
+    commands: &'static Commands,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    prepare(&server, &stream);
+    let local = stream.local_addr().ok();
+    serve_stream(server, commands, stream, address, local).await;
+}
+
+/// Serves a client over a network, unless it cannot stay.
+async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
+    server: Arc<Server>,
+    commands: &'static Commands,
+    mut stream: S,
+    address: SocketAddr,
+    local: Option<SocketAddr>,
+) {
+    if let Some(refusal) = refusal(&server, Some(address)) {
+        let said = async {
+            stream.write_all(refusal.as_bytes()).await?;
+            stream.shutdown().await
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), said).await;
+        return;
+    }
     let local = local.map_or(String::new(), |local| local.to_string());
     let user = Arc::clone(&server.users.default);
     let client = server.clients.add(address.to_string(), local, false, user);
@@ -281,7 +449,11 @@ async fn wait_for_end(server: &Server) {
 async fn end(
     server: &Arc<Server>,
     background: tokio::task::JoinHandle<()>,
+    http: Option<&Http>,
 ) -> Result<(), ServeError> {
+    if let Some(http) = http {
+        http.drain();
+    }
     for client in server.clients.all() {
         client.kill();
     }
@@ -290,6 +462,9 @@ async fn end(
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     background.abort();
+    if let Some(http) = http {
+        http.close(LAST_REPLIES).await;
+    }
     if let Some(path) = &server.config.unix_socket {
         let _ = std::fs::remove_file(path);
     }

@@ -19,7 +19,9 @@ use crate::monitor::Monitor;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::resp::reply::{DIGITS_MAX, decimal};
+use crate::saves::Saves;
 use crate::script::Scripts;
+use crate::spikes::Spikes;
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::tracking::Tracking;
@@ -114,6 +116,10 @@ pub(crate) struct Server {
     pub(crate) counts: Counts,
     /// Calls of commands, and errors by their kinds.
     pub(crate) calls: Calls,
+    /// What took long, for `LATENCY`.
+    pub(crate) spikes: Spikes,
+    /// What `SAVE` and `BGSAVE` did.
+    pub(crate) saves: Saves,
     /// Syncs for `appendfsync always`.
     pub(crate) syncer: Syncer,
     /// When it was started.
@@ -126,6 +132,8 @@ pub(crate) struct Server {
     pub(crate) slow_until_ms: AtomicU64,
     /// Whether keys are removed when they expire; `DEBUG SET-ACTIVE-EXPIRE` changes it.
     pub(crate) removes_expired: AtomicBool,
+    /// Whether a write has failed, and none has succeeded since.
+    pub(crate) has_failed_write: AtomicBool,
     /// Whether it is to end.
     pub(crate) is_stopping: AtomicBool,
     /// Wakes those that end the server.
@@ -159,6 +167,14 @@ impl Server {
         match self.settings.fsync() {
             Fsync::EverySecond => Durability::Interval(std::time::Duration::from_secs(1)),
             Fsync::Always | Fsync::No => Durability::Buffered,
+        }
+    }
+
+    /// Notes whether a write has succeeded, which `/readyz` tells.
+    pub(crate) fn note_write(&self, has_failed: bool) {
+        // ORDER: Relaxed (both); a hint, which is written only when it changes.
+        if self.has_failed_write.load(Ordering::Relaxed) != has_failed {
+            self.has_failed_write.store(has_failed, Ordering::Relaxed);
         }
     }
 

@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 use crate::command::{Command, Commands};
 use crate::commands::{
     acl, bitfield, bits, client, cluster, config, connection, debug, dump, expiry, functions, geo,
-    hash, hash_expiry, hyperloglog, info, introspection, keys, lcs, list, list_moves, memory,
-    migrate, numbers, object, pubsub, scan, scripts, server, set, sort, stream, stream_groups,
-    stream_info, string, transactions, watching, zset, zset_pops, zset_ranges, zset_sets,
+    hash, hash_expiry, hyperloglog, info, introspection, keys, latency, lcs, list, list_moves,
+    memory, migrate, numbers, object, pubsub, scan, scripts, server, set, sort, stream,
+    stream_groups, stream_info, string, transactions, watching, zset, zset_pops, zset_ranges,
+    zset_sets,
 };
 
 const FAMILIES: &[&[Command]] = &[
@@ -29,6 +30,7 @@ const FAMILIES: &[&[Command]] = &[
     info::COMMANDS,
     introspection::COMMANDS,
     keys::COMMANDS,
+    latency::COMMANDS,
     lcs::COMMANDS,
     list::COMMANDS,
     list_moves::COMMANDS,
@@ -59,6 +61,37 @@ static COMMANDS: LazyLock<Commands> = LazyLock::new(|| Commands::new(FAMILIES));
 /// All commands.
 pub(crate) fn commands() -> &'static Commands {
     &COMMANDS
+}
+
+/// What people are told of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandHelp {
+    /// Its name, of a subcommand with that of its container, as `client|id`.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// How many arguments it takes at least, and whether it takes more. Its names do not count.
+    pub arguments: (usize, bool),
+}
+
+/// What people are told of the command, or subcommand, that words begin with.
+pub fn command_help(words: &[Vec<u8>]) -> Option<CommandHelp> {
+    let commands = commands();
+    let first = commands.find(words.first()?)?;
+    let subcommand = words.get(1).and_then(|word| first.subcommand(word));
+    let command = subcommand.unwrap_or(first);
+    let names = if subcommand.is_some() { 2 } else { 1 };
+    let least = usize::try_from(command.arity.unsigned_abs()).unwrap_or(usize::MAX);
+    Some(CommandHelp {
+        name: &commands.entry(command).name,
+        summary: command.summary,
+        arguments: (least.saturating_sub(names), command.arity < 0),
+    })
+}
+
+/// The names of all commands and subcommands, those of a subcommand with a `|` between.
+pub fn command_names() -> impl Iterator<Item = &'static str> {
+    commands().names()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::acl::{self, Context};
 use crate::blocking::{State, Waiter};
 use crate::command::{Commands, Group};
-use crate::dispatch::{find, note_slow, perform};
+use crate::dispatch::{find, nanos, note_slow, perform};
 use crate::execution::Execution;
 use crate::resp::reply::Reply;
 use crate::server::Server;
@@ -92,12 +92,12 @@ fn serve(
         return None;
     }
     if let Ok(command) = command {
-        let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        server.calls.add_waited(command.number, micros);
+        let nanos = nanos(began.elapsed());
+        server.calls.add_waited(command.number, nanos);
         if performed.is_err() {
             server.calls.add_failed(command.number);
         }
-        note_slow(server, &waiter.client, args, micros);
+        note_slow(server, &waiter.client, args, nanos / 1000);
     }
     let touched = performed.unwrap_or_else(|fault| {
         server.count_error(&fault.text());

@@ -6,6 +6,8 @@ pub(crate) mod bench;
 pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
+#[cfg(feature = "server")]
+pub(crate) mod cli;
 pub(crate) mod compact;
 pub(crate) mod drop;
 pub(crate) mod dump;

@@ -1,18 +1,26 @@
 //! `serve`: a server that speaks Redis' protocol.
 
+use gabion_server::Addresses;
+
 use crate::args::serve::ServeArguments;
 use crate::failure::Failure;
 use crate::output::tell;
 
 /// Serves until it is told to end.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
-    let store = arguments.db.display();
-    let ready = |addresses: &[std::net::SocketAddr]| {
-        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        tell(&format!(
-            "gabion: serving {store} on {}",
-            addresses.join(", ")
-        ));
+    let config = arguments.config()?;
+    let store = config.db.display().to_string();
+    let ready = |addresses: &Addresses| {
+        let tcp = addresses.tcp.iter().map(ToString::to_string);
+        let tls = addresses
+            .tls
+            .iter()
+            .map(|address| format!("{address} by TLS"));
+        let all: Vec<String> = tcp.chain(tls).collect();
+        tell(&format!("gabion: serving {store} on {}", all.join(", ")));
+        if let Some(http) = addresses.http {
+            tell(&format!("gabion: dashboard on http://{http}/"));
+        }
     };
-    gabion_server::serve(arguments.config(), ready).map_err(|error| Failure::new(error.to_string()))
+    gabion_server::serve(config, ready).map_err(|error| Failure::new(error.to_string()))
 }

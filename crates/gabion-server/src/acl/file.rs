@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use super::rights::Rights;
 use super::rules::{Ground, has_spaces, joined};
 use super::users::{DEFAULT, Table};
+use crate::whole_file;
 
 /// The users of a file.
 ///
@@ -89,30 +89,14 @@ pub(crate) fn rights_of<'a>(
     Ok(rights)
 }
 
-/// Replaces a file by lines: whoever reads it finds the old ones or the new ones, even after a
-/// crash.
+/// Replaces a file by lines.
 ///
 /// # Errors
-/// Of the file system.
+/// As [`whole_file::replace`].
 pub(crate) fn save(path: &Path, lines: &[Vec<u8>]) -> std::io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".tmp-{}", std::process::id()));
-    let made = Path::new(&name);
-    let written = write(made, lines).and_then(|()| std::fs::rename(made, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(made);
+    let mut bytes = lines.join(&b'\n');
+    if !lines.is_empty() {
+        bytes.push(b'\n');
     }
-    written?;
-    // DURABLE: the file's bytes were synced before it got its name; this syncs the name.
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn write(path: &Path, lines: &[Vec<u8>]) -> std::io::Result<()> {
-    let mut file = std::fs::File::create(path)?;
-    for line in lines {
-        file.write_all(line)?;
-        file.write_all(b"\n")?;
-    }
-    file.sync_all()
+    whole_file::replace(path, &bytes)
 }

@@ -30,11 +30,13 @@ const SUBCOMMANDS: &[Command] = &[
         "2.0.0",
         "Sets the counts of INFO back.",
     ),
-    command("rewrite", 2, rewrite).flags(OF_CONFIG).about(
-        Group::Server,
-        "2.8.0",
-        "Is refused: there is no file of parameters.",
-    ),
+    command("rewrite", 2, rewrite)
+        .flags(OF_CONFIG | ALONE)
+        .about(
+            Group::Server,
+            "2.8.0",
+            "Writes what was changed into the file of parameters.",
+        ),
     command("set", -4, set).flags(OF_CONFIG | ALONE).about(
         Group::Server,
         "2.0.0",
@@ -77,6 +79,7 @@ fn set(execution: &mut Execution<'_>) -> Result<()> {
     let server = execution.server;
     let most = server.settings.tracked_max();
     server.tracking.limit(&server.clients, most);
+    server.calls.track(server.settings.tracks_latency());
     execution.reply.ok();
     Ok(())
 }
@@ -88,10 +91,17 @@ fn resetstat(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn rewrite(_: &mut Execution<'_>) -> Result<()> {
-    Err(Fault::line(
-        "ERR The server is running without a config file",
-    ))
+fn rewrite(execution: &mut Execution<'_>) -> Result<()> {
+    let server = execution.server;
+    let Some(file) = &server.config.file else {
+        return Err(Fault::line(
+            "ERR The server is running without a config file",
+        ));
+    };
+    let written = server.settings.rewrite(file);
+    written.map_err(|why| Fault::new(format!("ERR Rewriting config file: {why}")))?;
+    execution.reply.ok();
+    Ok(())
 }
 
 fn show_help(execution: &mut Execution<'_>) -> Result<()> {
@@ -105,6 +115,8 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "    Change parameters, all of them or none.",
             "RESETSTAT",
             "    Set the counts of INFO back.",
+            "REWRITE",
+            "    Write what was changed into the file of parameters.",
         ],
     );
     Ok(())

@@ -16,7 +16,7 @@ const OF_CONNECTION: u32 = LOADING | STALE | FAST;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("auth", -2, auth)
-        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
+        .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH)
         .about(Group::Connection, "1.0.0", "Says the password."),
     command("echo", 2, echo).flags(OF_CONNECTION).about(
         Group::Connection,

@@ -1,6 +1,7 @@
 //! `INFO`: what goes on, in sections of lines that tools read.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use crate::command::{Command, Group, LOADING, STALE, command};
 use crate::execution::Execution;
@@ -27,6 +28,7 @@ const SECTIONS: &[(&str, &str, Section)] = &[
     ("stats", "Stats", stats),
     ("errorstats", "Errorstats", errorstats),
     ("commandstats", "Commandstats", commandstats),
+    ("latencystats", "Latencystats", latencystats),
     ("replication", "Replication", replication),
     ("cluster", "Cluster", cluster),
     ("keyspace", "Keyspace", keyspace),
@@ -48,7 +50,7 @@ fn info(execution: &mut Execution<'_>) -> Result<()> {
     for (name, title, write) in SECTIONS {
         let is_shown = match *name {
             // Long.
-            "commandstats" => shows_all,
+            "commandstats" | "latencystats" => shows_all,
             _ => shows_default,
         };
         if !is_shown && !is_any(&[name.as_bytes()]) {
@@ -88,6 +90,7 @@ fn server(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
         "server_time_usec": execution.now_ms() * 1000,
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime / 86_400,
+        "config_file": server.config.file.as_deref().unwrap_or(Path::new("")).display(),
     );
     Ok(())
 }
@@ -122,14 +125,15 @@ fn memory(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn persistence(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
+    let saves = &execution.server.saves;
     lines!(
         text,
         "loading": 0,
         "async_loading": 0,
-        "rdb_changes_since_last_save": counted(&execution.server.counts.changes),
-        "rdb_bgsave_in_progress": 0,
-        "rdb_last_save_time": execution.now_ms() / 1000,
-        "rdb_last_bgsave_status": "ok",
+        "rdb_changes_since_last_save": saves.changes_since(&execution.server.counts),
+        "rdb_bgsave_in_progress": u8::from(saves.is_running()),
+        "rdb_last_save_time": saves.last(),
+        "rdb_last_bgsave_status": if saves.has_failed() { "err" } else { "ok" },
         "aof_enabled": 1,
         "aof_rewrite_in_progress": 0,
         "aof_rewrite_scheduled": 0,
@@ -172,6 +176,14 @@ fn errorstats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result 
 fn commandstats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
     let calls = &execution.server.calls;
     text.push_str(&calls.command_lines(execution.commands.names()));
+    Ok(())
+}
+
+fn latencystats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
+    let server = execution.server;
+    let names = execution.commands.names();
+    let percents = server.settings.percents();
+    text.push_str(&server.calls.percentile_lines(names, &percents));
     Ok(())
 }
 

@@ -1,13 +1,23 @@
 //! The server and its databases as a whole.
 
+use std::sync::Arc;
+
 use crate::command::{
     ADMIN, ALLOW_BUSY, ALONE, Command, FAST, Group, LOADING, LONG, NO_MULTI, NOSCRIPT, READONLY,
     STALE, WRITE, command,
 };
+use crate::commands::lolwut;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
+const SAVES: Fault = Fault::line("ERR Background save already in progress");
+
 pub(crate) const COMMANDS: &[Command] = &[
+    command("bgsave", -1, bgsave).flags(ADMIN | NOSCRIPT).about(
+        Group::Server,
+        "1.0.0",
+        "Brings all that was written to the medium, in the background.",
+    ),
     command("dbsize", 1, dbsize).flags(READONLY | FAST).about(
         Group::Server,
         "1.0.0",
@@ -24,7 +34,14 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             Group::Server,
             "1.0.0",
-            "Returns when the data was last saved: now.",
+            "Returns when the last save began that succeeded, or the start.",
+        ),
+    command("lolwut", -1, lolwut::lolwut)
+        .flags(READONLY | FAST)
+        .about(
+            Group::Server,
+            "5.0.0",
+            "Draws a wall of gabions, and tells the version.",
         ),
     command("role", 1, role)
         .flags(NOSCRIPT | LOADING | STALE | FAST)
@@ -103,21 +120,38 @@ fn time(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 fn save(execution: &mut Execution<'_>) -> Result<()> {
-    // DURABLE: after this all that was acknowledged before the call survives a power loss.
-    execution
-        .server
-        .store
-        .db
-        .persist(gabion::Durability::Sync)?;
+    let server = execution.server;
+    let save = server.saves.begin().ok_or(SAVES)?;
+    save.run(server)?;
     execution.reply.ok();
     Ok(())
 }
 
+fn bgsave(execution: &mut Execution<'_>) -> Result<()> {
+    let waits = match (execution.args.len(), execution.args.get(1)) {
+        (1, _) => false,
+        (2, Some(word)) if word.eq_ignore_ascii_case(b"schedule") => true,
+        _ => return Err(Fault::SYNTAX),
+    };
+    let server = Arc::clone(execution.server);
+    if waits {
+        server.saves.schedule();
+    }
+    let Some(save) = server.saves.begin() else {
+        if !waits {
+            return Err(SAVES);
+        }
+        execution.reply.simple("Background saving scheduled");
+        return Ok(());
+    };
+    // Whether it succeeds is in the section `persistence` of INFO.
+    tokio::task::spawn_blocking(move || save.run(&server));
+    execution.reply.simple("Background saving started");
+    Ok(())
+}
+
 fn lastsave(execution: &mut Execution<'_>) -> Result<()> {
-    let seconds = execution.now_ms() / 1000;
-    execution
-        .reply
-        .integer(i64::try_from(seconds).unwrap_or(i64::MAX));
+    execution.reply.unsigned(execution.server.saves.last());
     Ok(())
 }
 

@@ -35,6 +35,7 @@ use sizes::Sizes;
 const FORMAT: &[u8] = b"1";
 
 const FORMAT_KEY: &str = "format";
+const PROBE_KEY: &str = "probe";
 const NUMBERS_KEY: &str = "numbers";
 /// What the keys of libraries begin with.
 const LIBRARY_PREFIX: &[u8] = b"library:";
@@ -194,6 +195,14 @@ impl Store {
             found.push((name.to_vec(), value.to_vec()));
         }
         Ok(found)
+    }
+
+    /// Finds out whether the store takes writes, by one.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub(crate) fn probe(&self) -> Result<()> {
+        Ok(self.settings.put(PROBE_KEY, [])?)
     }
 
     /// Notes the counts down, and closes the store.

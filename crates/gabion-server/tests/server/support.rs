@@ -8,14 +8,14 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gabion_server::{Config, ServeError, serve};
+use gabion_server::{Addresses, Config, ServeError, serve};
 
 /// Longer than any machine takes for a reply.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server. It ends when it is dropped.
 pub(crate) struct Server {
-    address: SocketAddr,
+    addresses: Addresses,
     password: Option<String>,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
 }
@@ -34,23 +34,28 @@ impl Server {
         let password = config.password.clone();
         let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            serve(config, |addresses| sender.send(addresses[0]).unwrap())
+            serve(config, |addresses| sender.send(addresses.clone()).unwrap())
         });
         Server {
             password,
-            address: receiver.recv().expect("the server starts"),
+            addresses: receiver.recv().expect("the server starts"),
             thread: Some(thread),
         }
     }
 
     /// A connection.
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address)
+        Client::connect(self.addresses.tcp[0])
     }
 
     /// The port that it listens on.
     pub(crate) fn port(&self) -> u16 {
-        self.address.port()
+        self.addresses.tcp[0].port()
+    }
+
+    /// All that it listens on.
+    pub(crate) fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Ends the server, and waits until its store is closed.
@@ -222,6 +227,12 @@ impl Client {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).is_ok()
     }
+}
+
+/// Gives a file a text.
+pub(crate) fn write_file(path: &Path, text: &str) {
+    let mut file = std::fs::File::create(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
 }
 
 /// Says lines to a client, and compares the replies.

@@ -1,9 +1,8 @@
 //! Users: what each may do, and where they are kept.
 
-use std::io::Write;
 use std::path::Path;
 
-use crate::support::{Client, Server, check};
+use crate::support::{Client, Server, check, write_file};
 
 /// A connection that is a user already.
 fn as_user(server: &Server, name: &str, password: &str) -> Client {
@@ -398,17 +397,12 @@ fn users_are_there_after_a_restart() {
     assert_eq!(server.connect().say("ping"), "PONG");
 }
 
-fn write(path: &Path, text: &str) {
-    let mut file = std::fs::File::create(path).unwrap();
-    file.write_all(text.as_bytes()).unwrap();
-}
-
 #[test]
 fn a_file_of_users_is_read_and_written_as_a_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users.acl");
     let text = "user ann on nopass +@all ~* (+get %R~x)\n\nuser bob off\n";
-    write(&path, text);
+    write_file(&path, text);
     let server = Server::start_with(dir.path(), |config| config.acl_file = Some(path.clone()));
     let mut admin = server.connect();
     let mut ann = as_user(&server, "ann", "x");
@@ -445,13 +439,13 @@ fn a_file_of_users_is_read_and_written_as_a_whole() {
         ("# words", "should start with user keyword"),
         ("user ann ~a ~* ~b", "Adding a pattern after the * pattern"),
     ] {
-        write(&path, line);
+        write_file(&path, line);
         let said = admin.say("acl load");
         assert!(said.contains(why) && said.contains("no change"), "{said}");
         assert_eq!(admin.say("acl list"), before);
     }
     server.stop();
-    write(&path, "user default on >pw +@all ~*");
+    write_file(&path, "user default on >pw +@all ~*");
     let server = Server::start_with(dir.path(), |config| config.acl_file = Some(path.clone()));
     assert_eq!(
         server.connect().say("ping"),
