@@ -205,6 +205,41 @@ fn a_full_compaction_asks_about_each_value_once() {
     }
 }
 
+/// Notes values that it sees though they have been overwritten.
+#[derive(Clone, Default)]
+struct SeesOld(Arc<AtomicU64>);
+
+impl CompactionFilter for SeesOld {
+    fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
+        // ORDER: Relaxed; nothing else depends on it.
+        self.0
+            .fetch_add(u64::from(value == b"old"), Ordering::Relaxed);
+        Filtered::Keep
+    }
+}
+
+#[test]
+fn a_filter_does_not_see_what_a_newer_version_among_the_same_hides() {
+    for engine in [Engine::Wip, Engine::Flex] {
+        let filter = SeesOld::default();
+        let db = open(engine);
+        let options = KeyspaceOptions::default().compaction_filter(filter.clone());
+        let own = db.keyspace_with("own", &options).unwrap();
+        // Each flush makes a run, and two of them are no reason to compact.
+        for value in ["old", "new"] {
+            for number in 0..20 {
+                own.put(format!("key {number}"), value).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        own.compact::<&[u8]>(..).unwrap();
+        // ORDER: Relaxed; as above.
+        assert_eq!(filter.0.load(Ordering::Relaxed), 0, "{engine}");
+        assert_eq!(own.iter().count(), 20);
+        db.close().unwrap();
+    }
+}
+
 #[test]
 fn engines_without_filters_say_so() {
     let options = KeyspaceOptions::default().compaction_filter(Panics);

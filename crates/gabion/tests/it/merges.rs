@@ -6,7 +6,9 @@ use gabion::{AddI64, Append, Db, Error, KeyspaceOptions, Merge, MergeError, Opti
 use gabion_media::{Disk, SimDisk};
 
 use crate::expiry::{Machine, run};
-use crate::support::{Context, Random, base_seed, engines_on_disks, setting, small_options};
+use crate::support::{
+    Context, Random, base_seed, bytes_of, engines_on_disks, setting, small_options,
+};
 
 #[test]
 fn readers_find_what_was_merged_one_by_one() {
@@ -82,6 +84,49 @@ fn what_was_merged_survives_a_replay_by_threads() {
                 );
             }
             db.close().unwrap();
+        }
+    }
+}
+
+/// A repair writes the merges of a log anew, under other numbers than those that they cover.
+#[test]
+fn a_repair_of_what_a_kill_leaves_has_what_an_opening_finds() {
+    for engine in engines_on_disks() {
+        let sim = SimDisk::recording();
+        let options = small_options().engine(engine);
+        let mut random = Random::new(base_seed());
+        let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+        let keyspace = db.keyspace_with("counters", &counters()).unwrap();
+        for _ in 0..700 {
+            let (key, by) = (format!("{:0>20}", random.index(6)), random.below(100));
+            match random.below(12) {
+                0 => keyspace.put(key, by.to_le_bytes()).unwrap(),
+                1 => keyspace.delete(key).unwrap(),
+                2..6 => db.put(key, bytes_of(by, 60)).unwrap(),
+                _ => keyspace.merge(key, by.to_le_bytes()).unwrap(),
+            }
+        }
+        let pairs = |sim: &SimDisk| {
+            let db = Db::open_on(Disk::simulated(sim), options.clone()).unwrap();
+            let keyspace = db.keyspace_with("counters", &counters()).unwrap();
+            let both = keyspace.iter().chain(db.iter());
+            both.collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        let stride = usize::try_from(sim.ops() / 80 + 1).unwrap();
+        for op in (0..=sim.ops()).rev().step_by(stride) {
+            let _context = Context(|| format!("{engine}, killed after operation {op}"));
+            let killed = sim.process_kill(op);
+            let target = SimDisk::new();
+            let from = Disk::simulated(&killed);
+            match gabion::repair_disk(&from, &Disk::simulated(&target)) {
+                Ok(report) => assert!(report.lost.is_empty(), "{report:?}"),
+                // There was no store yet.
+                Err(error) => {
+                    assert!(op < 20, "{error}");
+                    continue;
+                }
+            }
+            assert_eq!(pairs(&target), pairs(&killed));
         }
     }
 }
