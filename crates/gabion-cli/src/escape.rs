@@ -114,7 +114,7 @@ fn hex_digit(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_media::seeded::Random;
+    use gabion_media::seeded::SeededRng;
 
     fn unescaped(text: &str) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn any_bytes_survive_a_round_trip() {
-        let mut rng = Random::new(1);
+        let mut rng = SeededRng::new(1);
         for len in 0..300 {
             // Half of the bytes are drawn from those that need care.
             let bytes: Vec<u8> = (0..len)

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use gabion_lab::result::PhaseResult;
-use gabion_lab::stores::Beside;
+use gabion_lab::stores::Comparison;
 use gabion_lab::summary::{Case, Cell, Spread, Summary};
 use gabion_lab::text::{bytes_text, count_text, digits, rounded_text};
 
@@ -204,7 +204,7 @@ pub(crate) fn borders(results: &[PhaseResult]) -> String {
 }
 
 /// Numbers of a paper beside ours.
-pub(crate) fn beside_paper(numbers: &[Beside]) -> String {
+pub(crate) fn beside_paper(numbers: &[Comparison]) -> String {
     let labels: Vec<String> = numbers
         .iter()
         .map(|number| {
@@ -217,7 +217,7 @@ pub(crate) fn beside_paper(numbers: &[Beside]) -> String {
             )
         })
         .collect();
-    let cells = |number: &Beside| {
+    let cells = |number: &Comparison| {
         let (paper, ours) = (number.paper.value, number.ours.median);
         vec![digits(paper), digits(ours), digits(ours / paper)]
     };

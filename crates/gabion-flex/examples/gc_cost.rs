@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gabion_flex::{Edit, FlexSpace, Options};
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 
 const RECORD_BYTES: usize = 154;
 
@@ -56,7 +56,7 @@ impl Zipf {
         }
     }
 
-    fn rank(&self, random: &mut Random) -> u64 {
+    fn rank(&self, random: &mut SeededRng) -> u64 {
         let uniform = random.below(1 << 52) as f64 / (1_u64 << 52) as f64;
         let scaled = uniform * self.zeta;
         if scaled < 1.0 {
@@ -103,7 +103,7 @@ fn updates(
     }
     space.checkpoint()?;
     let zipf = Zipf::new(records, 0.99);
-    let mut random = Random::new(1);
+    let mut random = SeededRng::new(1);
     let before = space.stats();
     let start = Instant::now();
     let mut done = 0;

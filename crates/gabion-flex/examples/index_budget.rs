@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gabion_flex::{FlexSpace, Options};
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 
 const EXTENT_BYTES: usize = 16;
 
@@ -35,7 +35,7 @@ fn rate(operations: u64, run: impl FnOnce() -> Outcome) -> Outcome<f64> {
 }
 
 fn reads(space: &FlexSpace, operations: u64, within: u64) -> Outcome<f64> {
-    let mut random = Random::new(7);
+    let mut random = SeededRng::new(7);
     let mut buffer = [0; EXTENT_BYTES];
     let from = (space.len() - within) / 2;
     rate(operations, || {
@@ -49,7 +49,7 @@ fn reads(space: &FlexSpace, operations: u64, within: u64) -> Outcome<f64> {
 
 /// Inserts extents at borders of others.
 fn inserts(space: &FlexSpace, operations: u64, seed: u64) -> Outcome<f64> {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let mut buffer = [0; EXTENT_BYTES];
     let mut len = space.len();
     rate(operations, || {

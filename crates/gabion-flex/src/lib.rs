@@ -44,17 +44,17 @@
 #![forbid(unsafe_code)]
 
 mod error;
-mod gate;
+mod shared_lock;
 mod space;
 mod tree;
 pub mod twin;
 
 pub use error::{Error, Result};
-pub use gate::{Ahead, Alone, Gate, ReaderWaits};
+pub use shared_lock::{ExclusiveGuard, ReaderWaits, SharedLock, UpgradableGuard};
 pub use space::{
-    CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS,
-    DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, Fetched, FlexSpace, Frozen,
-    FrozenFile, FrozenPart, Options, Piece, Problem, Reading, Round, SpaceFile, SpaceStats, check,
-    check_content, check_disk, check_reached, exists, is_file_of_space, remove,
+    CheckReport, CheckedPiece, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS,
+    DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, FetchedNodes, FlexSpace, Frozen,
+    FrozenFile, FrozenPart, GcRound, Options, PendingRead, PieceContent, Problem, SpaceFile,
+    SpaceStats, check, check_content, check_disk, check_reached, exists, is_file_of_space, remove,
 };
-pub use tree::{Extent, FlexTree, HOLE, Pieces};
+pub use tree::{Extent, ExtentIter, FlexTree, HOLE};

@@ -73,7 +73,7 @@ pub trait Index<K: Item + ?Sized>: Send + Sync {
     ///
     /// # Errors
     /// The first violation.
-    fn check(&self) -> Result<Checked>;
+    fn check(&self) -> Result<CheckSummary>;
 
     /// The pool that the index lies in.
     fn pool(&self) -> &Pool;
@@ -146,7 +146,7 @@ macro_rules! index_by_methods {
                 <$index>::$compact(self)
             })?
 
-            fn check(&self) -> $crate::Result<$crate::index::Checked> {
+            fn check(&self) -> $crate::Result<$crate::index::CheckSummary> {
                 <$index>::check(self)
             }
 
@@ -216,7 +216,7 @@ macro_rules! index_of_words {
                 self.$compact()
             })?
 
-            fn check(&self) -> $crate::Result<$crate::index::Checked> {
+            fn check(&self) -> $crate::Result<$crate::index::CheckSummary> {
                 self.check_all()
             }
 
@@ -267,7 +267,7 @@ pub(crate) fn count_by_scans<K: Item + ?Sized>(index: &impl OrderedIndex<K>) -> 
 
 /// What [`Index::check`] has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckSummary {
     /// Entries.
     pub entries: u64,
     /// Blocks of the pool that the index refers to. If the index is all that is in the pool, every
@@ -277,7 +277,7 @@ pub struct Checked {
 
 /// What an index should know when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct CreateHints {
     /// Entries that are expected. More must work as well.
     pub capacity: u64,
     /// Seed of hash functions; by default drawn at random. Tests and experiments set it, so that
@@ -286,10 +286,10 @@ pub struct Plan {
 }
 
 /// Makes an index in a pool.
-pub type Maker<K> = fn(&Pool, Plan) -> Result<Box<dyn Index<K>>>;
+pub type Maker<K> = fn(&Pool, CreateHints) -> Result<Box<dyn Index<K>>>;
 
 /// Makes an ordered index in a pool.
-pub type OrderedMaker<K> = fn(&Pool, Plan) -> Result<Box<dyn OrderedIndex<K>>>;
+pub type OrderedMaker<K> = fn(&Pool, CreateHints) -> Result<Box<dyn OrderedIndex<K>>>;
 
 /// Finds an index in a pool.
 pub type Opener<K> = fn(&Pool) -> Result<Box<dyn Index<K>>>;

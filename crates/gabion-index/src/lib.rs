@@ -33,9 +33,9 @@
 //! DRAM; `node_lock`, those of nodes; `root`, the first line of an index; `line`, buckets of one
 //! cache line, `bucket` and `quad`, others and what all have in common; `update_log`, a log of
 //! updates; `extendible`, directories of segments that are split; `pending`, words that may not be
-//! durable yet; `stored`, keys in nodes; `leaf`, leaves of tries; `blink`, trees of linked nodes;
-//! `attempt`, changes that begin again; `spoton`, what DRAM does for them: write buffers, their
-//! logs, nodes.
+//! durable yet; `stored_key`, keys in nodes; `leaf`, leaves of tries; `blink`, trees of linked
+//! nodes; `retry`, changes that begin again; `spoton`, what DRAM does for them: write buffers,
+//! their logs, nodes.
 //!
 //! # Checkpoints
 //! A pool in an ordinary file may have a checkpoint, a moment of it that survives the loss of power
@@ -48,7 +48,6 @@
 
 pub mod art;
 mod atomic;
-mod attempt;
 pub mod bch;
 mod blink;
 mod bucket;
@@ -72,7 +71,7 @@ mod lock;
 mod loom_tests;
 pub mod masstree;
 mod node_lock;
-mod parts;
+mod parallel;
 pub mod pathhash;
 pub mod pclht;
 mod pending;
@@ -80,13 +79,14 @@ pub mod pfht;
 mod quad;
 mod registered;
 pub mod registry;
+mod retry;
 mod root;
 pub mod scmkv;
 pub mod skiplist;
 mod spoton;
 pub mod sptree;
 mod steps;
-mod stored;
+mod stored_key;
 #[cfg(test)]
 mod suite;
 mod tags;
@@ -105,7 +105,7 @@ pub use error::{Error, Result};
 pub use fastfair::FastFair;
 pub use hash::Seed;
 pub use hot::Hot;
-pub use index::{Index, OrderedIndex, Plan};
+pub use index::{CreateHints, Index, OrderedIndex};
 pub use item::Item;
 pub use layered::Layered;
 pub use level::LevelHash;

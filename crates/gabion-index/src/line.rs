@@ -71,7 +71,7 @@ impl Bucket for Line {
     }
 
     fn append_image(entries: &[(u64, u64)], bytes: &mut Vec<u8>) {
-        let mut image = Image::default();
+        let mut image = LineImage::default();
         for (key, value) in entries {
             image.add(*key, *value);
         }
@@ -130,9 +130,9 @@ impl Line {
 /// 48 bits, the binary logarithm of the number above. Its order is that of the first bits of
 /// hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Array(pub(crate) u64);
+pub(crate) struct LineArray(pub(crate) u64);
 
-impl Array {
+impl LineArray {
     /// Bits of the number of lines, at most: more than any pool has room for.
     pub(crate) const BITS_MAX: u32 = 38;
 
@@ -140,12 +140,12 @@ impl Array {
 
     /// The array of 2^`bits` lines at `offset`.
     #[inline]
-    pub(crate) fn new(offset: u64, bits: u32) -> Array {
+    pub(crate) fn new(offset: u64, bits: u32) -> LineArray {
         debug_assert!(
             offset >> Self::OFFSET_BITS == 0,
             "pools are smaller than 256 TiB"
         );
-        Array(offset | u64::from(bits) << Self::OFFSET_BITS)
+        LineArray(offset | u64::from(bits) << Self::OFFSET_BITS)
     }
 
     /// Whether it is there at all, with so many bits at least, and lies within the medium together
@@ -197,14 +197,14 @@ impl Array {
 
 /// A line in the making, in DRAM.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Image {
+pub(crate) struct LineImage {
     tokens: u64,
     pairs: [(u64, u64); PAIRS],
     /// The link.
     pub(crate) link: u64,
 }
 
-impl Image {
+impl LineImage {
     /// Adds an entry; false if there is no room.
     #[inline]
     pub(crate) fn add(&mut self, key: u64, value: u64) -> bool {
@@ -244,7 +244,7 @@ mod tests {
         let space = pool.alloc_aligned(LINE_BYTES, LINE_BYTES, ROOT_HINT);
         let space = space.expect("space");
         let at: POff<Line> = space.offset();
-        let mut image = Image::default();
+        let mut image = LineImage::default();
         assert!(image.add(0, 7));
         let mut bytes = Vec::new();
         image.append_to(&mut bytes);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn an_image_takes_three() {
-        let mut image = Image::default();
+        let mut image = LineImage::default();
         assert!((0..3).all(|key| image.add(key, key)) && !image.add(3, 3));
     }
 }

@@ -7,9 +7,10 @@
 //! # Stripes
 //! [`Stripes`] are locks for parts of a hash table: one for each value of the first bits of a hash.
 //! Writers take them; readers only look, before they read and after. A stripe's word is odd while
-//! it is held and changes with every acquisition, so a reader finds out ([`Since`]) that nobody was
-//! at work, that one operation was under way all the time, or that it must read again. A writer
-//! that changes more than one thing a reader could miss takes a [`Held::step`] in between.
+//! it is held and changes with every acquisition, so a reader finds out ([`StripeChange`]) that
+//! nobody was at work, that one operation was under way all the time, or that it must read again. A
+//! writer that changes more than one thing a reader could miss takes a [`StripeGuard::step`] in
+//! between.
 
 use std::time::{Duration, Instant};
 
@@ -113,7 +114,7 @@ pub(crate) struct Stripe {
 
 /// What has happened under a stripe's lock since a reader looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Since {
+pub(crate) enum StripeChange {
     /// Nothing, and all that was read is durable.
     Quiet,
     /// One operation was and is under way: what was read may not be durable yet.
@@ -122,21 +123,21 @@ pub(crate) enum Since {
     Changed,
 }
 
-impl Since {
+impl StripeChange {
     /// What has happened between two looks at a word that is odd while a lock is held.
     #[inline]
-    pub(crate) fn between(seen: u64, now: u64) -> Since {
+    pub(crate) fn between(seen: u64, now: u64) -> StripeChange {
         match (now == seen, now & 1 == 0) {
-            (false, _) => Since::Changed,
-            (true, true) => Since::Quiet,
-            (true, false) => Since::Busy,
+            (false, _) => StripeChange::Changed,
+            (true, true) => StripeChange::Quiet,
+            (true, false) => StripeChange::Busy,
         }
     }
 }
 
 /// A stripe's lock, held until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
+pub(crate) struct StripeGuard<'a> {
     stripe: &'a Stripe,
     word: u64,
 }
@@ -166,7 +167,7 @@ impl Stripes {
     }
 
     /// Takes all locks, in their order.
-    pub(crate) fn lock_all(&self) -> Vec<Held<'_>> {
+    pub(crate) fn lock_all(&self) -> Vec<StripeGuard<'_>> {
         self.stripes.iter().map(Stripe::lock).collect()
     }
 
@@ -196,29 +197,29 @@ impl Stripe {
     /// What a reader keeps for [`Stripe::since`].
     #[inline]
     pub(crate) fn look(&self) -> u64 {
-        // ORDER: Acquire pairs with the releases of `step` and of the end of `Held`: what came
-        // before them is seen.
+        // ORDER: Acquire pairs with the releases of `step` and of the end of `StripeGuard`: what
+        // came before them is seen.
         self.word.load(Ordering::Acquire)
     }
 
     /// What has happened since `look`. What was read in between was read with acquire.
     #[inline]
-    pub(crate) fn since(&self, seen: u64) -> Since {
+    pub(crate) fn since(&self, seen: u64) -> StripeChange {
         // ORDER: Relaxed: the acquiring loads before stay before; if one of them saw a store that
         // was made under the lock, this sees the lock taken then, or a later word.
         let now = self.word.load(Ordering::Relaxed);
-        Since::between(seen, now)
+        StripeChange::between(seen, now)
     }
 
     /// Takes the lock if it is free.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Held<'_>> {
-        // ORDER: the load is a hint; Acquire pairs with the release of the end of `Held`.
+    pub(crate) fn try_lock(&self) -> Option<StripeGuard<'_>> {
+        // ORDER: the load is a hint; Acquire pairs with the release of the end of `StripeGuard`.
         let word = self.word.load(Ordering::Relaxed) & !1;
         self.word
             .compare_exchange(word, word + 1, Ordering::Acquire, Ordering::Relaxed)
             .ok()
-            .map(|_| Held {
+            .map(|_| StripeGuard {
                 stripe: self,
                 word: word + 1,
             })
@@ -226,7 +227,7 @@ impl Stripe {
 
     /// Takes the lock, waiting for other writers.
     #[inline]
-    pub(crate) fn lock(&self) -> Held<'_> {
+    pub(crate) fn lock(&self) -> StripeGuard<'_> {
         match self.try_lock() {
             Some(held) => held,
             None => self.lock_slowly(|| ()),
@@ -235,7 +236,7 @@ impl Stripe {
 
     /// Takes the lock, and calls `help` again and again while others hold it.
     #[cold]
-    pub(crate) fn lock_slowly(&self, help: impl Fn()) -> Held<'_> {
+    pub(crate) fn lock_slowly(&self, help: impl Fn()) -> StripeGuard<'_> {
         let mut backoff = Backoff::default();
         loop {
             if let Some(held) = self.try_lock() {
@@ -247,7 +248,7 @@ impl Stripe {
     }
 }
 
-impl Held<'_> {
+impl StripeGuard<'_> {
     /// Makes readers that looked before read again, who may have missed what was done so far.
     pub(crate) fn step(&mut self) {
         self.word += 2;
@@ -276,7 +277,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for StripeGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // ORDER: Release pairs with the acquires of `try_lock` and `look`; the last fence of the
@@ -304,17 +305,17 @@ mod tests {
     fn readers_learn_what_happened() {
         let stripe = Stripe::default();
         let seen = stripe.look();
-        assert_eq!(stripe.since(seen), Since::Quiet);
+        assert_eq!(stripe.since(seen), StripeChange::Quiet);
         let mut held = stripe.lock();
-        assert_eq!(stripe.since(seen), Since::Changed);
+        assert_eq!(stripe.since(seen), StripeChange::Changed);
         let seen = stripe.look();
-        assert_eq!(stripe.since(seen), Since::Busy);
+        assert_eq!(stripe.since(seen), StripeChange::Busy);
         assert!(stripe.try_lock().is_none());
         held.step();
-        assert_eq!(stripe.since(seen), Since::Changed);
+        assert_eq!(stripe.since(seen), StripeChange::Changed);
         let seen = stripe.look();
         drop(held);
-        assert_eq!(stripe.since(seen), Since::Changed);
+        assert_eq!(stripe.since(seen), StripeChange::Changed);
         assert!(stripe.try_lock().is_some());
     }
 

@@ -15,9 +15,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-use crate::lock::{Since, Stripe};
-use crate::node_lock::{NodeLock, NodeLocks};
-use crate::pending::Pending;
+use crate::lock::{Stripe, StripeChange};
+use crate::node_lock::{NodeGuard, NodeLocks};
+use crate::pending::PendingCells;
 
 /// Two words of a medium, and what of them is durable.
 #[derive(Default)]
@@ -93,12 +93,12 @@ impl Striped {
         let (one, two) = self.words.load();
         self.words.mark();
         match self.stripe.since(seen) {
-            Since::Quiet => {
+            StripeChange::Quiet => {
                 assert_eq!(one, two, "nobody was at work");
                 assert!(self.words.durable() >= one, "what is read is durable");
             }
             // In the middle of one operation, or nothing that means anything.
-            Since::Busy | Since::Changed => {}
+            StripeChange::Busy | StripeChange::Changed => {}
         }
     }
 
@@ -148,7 +148,7 @@ fn a_step_makes_readers_look_again() {
             let seen = shared.stripe.look();
             let found = shared.words.load();
             shared.words.mark();
-            if shared.stripe.since(seen) != Since::Changed {
+            if shared.stripe.since(seen) != StripeChange::Changed {
                 let possible: &[(u64, u64)] = match seen {
                     0 => &[(0, 0)],
                     1 => &[(0, 0), (1, 0)],
@@ -225,7 +225,7 @@ fn a_turn_tells_readers_of_moves() {
     run::<Noded>(&[
         |shared| {
             let (one, two) = (&shared.words.one, &shared.words.two);
-            let lock: NodeLock<'_> = shared.locks.lock(NODE);
+            let lock: NodeGuard<'_> = shared.locks.lock(NODE);
             lock.set_turn(0);
             two.store(1, Ordering::Release);
             shared.words.mark();
@@ -259,14 +259,14 @@ fn a_turn_tells_readers_of_moves() {
 }
 
 struct Marked {
-    pending: Pending,
+    pending: PendingCells,
     words: Words,
 }
 
 impl Default for Marked {
     fn default() -> Marked {
         Marked {
-            pending: Pending::new(),
+            pending: PendingCells::new(),
             words: Words::default(),
         }
     }

@@ -23,11 +23,11 @@ pub(crate) struct NodeLocks {
 
 /// What a lock's word was at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp(u64);
+pub(crate) struct LockVersion(u64);
 
 /// The lock of a node, held until this is dropped.
 #[derive(Debug)]
-pub(crate) struct NodeLock<'a> {
+pub(crate) struct NodeGuard<'a> {
     word: &'a AtomicU64,
     /// Whether another lock of this thread has the same word and frees it.
     is_shared: bool,
@@ -38,7 +38,7 @@ const ONE_TURN: u64 = 1 << 1;
 const TURNS: u64 = ((1 << 31) - 1) << 1;
 const ONE_HOLD: u64 = 1 << 32;
 
-impl Stamp {
+impl LockVersion {
     /// Whether somebody held the lock.
     #[inline]
     #[must_use]
@@ -46,7 +46,7 @@ impl Stamp {
         self.0 & LOCKED != 0
     }
 
-    /// How often the holders have changed their direction, see [`NodeLock::set_turn`].
+    /// How often the holders have changed their direction, see [`NodeGuard::set_turn`].
     #[inline]
     #[must_use]
     pub(crate) fn turns(self) -> u64 {
@@ -85,11 +85,11 @@ impl NodeLocks {
     /// The word of a node as it is now.
     #[inline]
     #[must_use]
-    pub(crate) fn stamp(&self, node: u64) -> Stamp {
+    pub(crate) fn stamp(&self, node: u64) -> LockVersion {
         // ORDER: Acquire: what is read of the node afterwards is no older than this. The loads of
         // the node before were acquires and stay before it: if one saw a store of a writer, this
         // sees that writer's lock, or its release.
-        Stamp(self.word(node).load(Ordering::Acquire))
+        LockVersion(self.word(node).load(Ordering::Acquire))
     }
 
     /// Whether a writer may be between a store to the node and its flush.
@@ -101,13 +101,13 @@ impl NodeLocks {
 
     /// Takes the lock of a node, waiting for its holder. The thread must hold no other one.
     #[inline]
-    pub(crate) fn lock(&self, node: u64) -> NodeLock<'_> {
+    pub(crate) fn lock(&self, node: u64) -> NodeGuard<'_> {
         let word = self.word(node);
         let mut backoff = Backoff::default();
         while !try_take(word) {
             backoff.wait();
         }
-        NodeLock {
+        NodeGuard {
             word,
             is_shared: false,
         }
@@ -118,21 +118,21 @@ impl NodeLocks {
     #[inline]
     pub(crate) fn try_beside<'a>(
         &'a self,
-        held: &[impl Borrow<NodeLock<'a>>],
+        held: &[impl Borrow<NodeGuard<'a>>],
         node: u64,
-    ) -> Option<NodeLock<'a>> {
+    ) -> Option<NodeGuard<'a>> {
         self.try_beside_all(held.iter().map(Borrow::borrow), node)
     }
 
     #[inline]
     fn try_beside_all<'a: 'h, 'h>(
         &'a self,
-        mut held: impl Iterator<Item = &'h NodeLock<'a>>,
+        mut held: impl Iterator<Item = &'h NodeGuard<'a>>,
         node: u64,
-    ) -> Option<NodeLock<'a>> {
+    ) -> Option<NodeGuard<'a>> {
         let word = self.word(node);
         let is_shared = held.any(|lock| std::ptr::eq(lock.word, word));
-        (is_shared || try_take(word)).then(|| NodeLock { word, is_shared })
+        (is_shared || try_take(word)).then(|| NodeGuard { word, is_shared })
     }
 
     /// Whether two nodes have one lock.
@@ -146,10 +146,10 @@ impl NodeLocks {
     /// that nobody can give them back to it, nor what came with them.
     pub(crate) fn try_all_beside<'a>(
         &'a self,
-        held: &[&NodeLock<'a>],
+        held: &[&NodeGuard<'a>],
         nodes: impl Iterator<Item = u64>,
-    ) -> Option<Vec<NodeLock<'a>>> {
-        let mut locks: Vec<NodeLock<'a>> = Vec::new();
+    ) -> Option<Vec<NodeGuard<'a>>> {
+        let mut locks: Vec<NodeGuard<'a>> = Vec::new();
         for node in nodes {
             let lock = self.try_beside_all(held.iter().copied().chain(&locks), node)?;
             locks.push(lock);
@@ -175,7 +175,7 @@ fn try_take(word: &AtomicU64) -> bool {
             .is_ok()
 }
 
-impl NodeLock<'_> {
+impl NodeGuard<'_> {
     /// Makes readers that looked before read again, who may have seen half of what was done so far
     /// and would not be told by the one word of a hold that something else is done now.
     pub(crate) fn step(&self) {
@@ -193,7 +193,7 @@ impl NodeLock<'_> {
     pub(crate) fn set_turn(&self, turn: u64) {
         // ORDER: Relaxed: only the holder changes the word.
         let word = self.word.load(Ordering::Relaxed);
-        if Stamp(word).turn() != turn {
+        if LockVersion(word).turn() != turn {
             let turns = word.wrapping_add(ONE_TURN) & TURNS;
             // ORDER: Release: the moves of the other direction come before. The stores of the moves
             // that follow are releases and come after.
@@ -202,7 +202,7 @@ impl NodeLock<'_> {
     }
 }
 
-impl Drop for NodeLock<'_> {
+impl Drop for NodeGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.is_shared {
@@ -226,7 +226,7 @@ mod tests {
         assert!(!before.is_locked());
         let lock = locks.lock(64);
         assert!(locks.is_locked(64));
-        let none: [NodeLock<'_>; 0] = [];
+        let none: [NodeGuard<'_>; 0] = [];
         assert!(locks.try_beside(&none, 64).is_none());
         let again = locks.try_beside(&[&lock], 64).expect("it is held here");
         drop(again);
@@ -271,7 +271,7 @@ mod tests {
         lock.set_turn(0);
         assert!(locks.is_locked(64));
         drop(lock);
-        assert_eq!(locks.stamp(64), Stamp(2 * ONE_HOLD));
+        assert_eq!(locks.stamp(64), LockVersion(2 * ONE_HOLD));
     }
 
     #[test]

@@ -12,20 +12,20 @@ use crate::atomic::{AtomicU32, Ordering, count_log};
 
 /// Marks for cells.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingCells {
     counts: Box<[AtomicU32]>,
 }
 
 /// A cell that is marked until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Mark<'a>(&'a AtomicU32);
+pub(crate) struct PendingMark<'a>(&'a AtomicU32);
 
-impl Pending {
+impl PendingCells {
     /// 16 KiB, which stay in the cache.
     const COUNTS_LOG: u32 = count_log(12);
 
-    pub(crate) fn new() -> Pending {
-        Pending {
+    pub(crate) fn new() -> PendingCells {
+        PendingCells {
             counts: (0..1 << Self::COUNTS_LOG)
                 .map(|_| AtomicU32::new(0))
                 .collect(),
@@ -41,12 +41,12 @@ impl Pending {
 
     /// Marks a cell.
     #[inline]
-    pub(crate) fn mark(&self, cell: u64) -> Mark<'_> {
+    pub(crate) fn mark(&self, cell: u64) -> PendingMark<'_> {
         let count = self.count(cell);
         // ORDER: Relaxed: the store to the cell that follows is a release, so whoever sees that
         // sees the mark, or its end.
         count.fetch_add(1, Ordering::Relaxed);
-        Mark(count)
+        PendingMark(count)
     }
 
     /// Whether a cell is marked. Its word was loaded before.
@@ -65,7 +65,7 @@ impl Pending {
     }
 }
 
-impl Drop for Mark<'_> {
+impl Drop for PendingMark<'_> {
     #[inline]
     fn drop(&mut self) {
         // ORDER: Release: the word is durable before the mark goes.
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn marks_are_counted() {
-        let pending = Pending::new();
+        let pending = PendingCells::new();
         assert!(!pending.is_marked(64));
         let one = pending.mark(64);
         let two = pending.mark(64);

@@ -131,7 +131,7 @@ impl Bucket for Quad {
 mod tests {
     use std::sync::Arc;
 
-    use gabion_media::pmem::trace::{Event, Step, Watcher};
+    use gabion_media::pmem::trace::{TraceEvent, TraceStep, Watcher};
     use gabion_media::pmem::{POff, Pool, PoolOptions, ROOT_HINT};
     use parking_lot::Mutex;
 
@@ -143,8 +143,8 @@ mod tests {
     struct Loads(Mutex<Vec<u64>>);
 
     impl Watcher for Loads {
-        fn event(&self, event: Event<'_>) {
-            if let Step::Load { offset, len } = event.step {
+        fn event(&self, event: TraceEvent<'_>) {
+            if let TraceStep::Load { offset, len } = event.step {
                 let lines = offset / LINE_BYTES..=(offset + len - 1) / LINE_BYTES;
                 self.0.lock().extend(lines);
             }

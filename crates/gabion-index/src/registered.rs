@@ -5,7 +5,7 @@ use crate::index::Makers;
 /// What sort of structure an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum IndexKind {
     /// A hash table.
     Hash,
     /// A tree of keys.
@@ -19,7 +19,7 @@ pub enum Kind {
 /// What lookups do about writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reads {
+pub enum ReadProtocol {
     /// They take no lock, and start again if a writer was in their way.
     Optimistic,
     /// They take no lock and never start again.
@@ -31,7 +31,7 @@ pub enum Reads {
 /// Ordering points, flushes followed by a fence, of operations that do not change the shape of the
 /// structure, for entries of 8 + 8 bytes; the median where they depend on the place of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Persists {
+pub struct PersistCounts {
     /// Of an insert of a new key.
     pub insert: u64,
     /// Of a change of a value.
@@ -48,11 +48,11 @@ pub struct Registered {
     /// The name that its paper gives it.
     pub title: &'static str,
     /// Its sort.
-    pub kind: Kind,
+    pub kind: IndexKind,
     /// What its lookups do about writers.
-    pub reads: Reads,
+    pub reads: ReadProtocol,
     /// What its writes cost.
-    pub persists: Persists,
+    pub persists: PersistCounts,
     /// The paper.
     pub source: &'static str,
     /// How to make it with words as keys; every index has them.
@@ -72,9 +72,9 @@ impl Registered {
         Registered {
             name,
             title,
-            kind: Kind::Hash,
-            reads: Reads::Optimistic,
-            persists: Persists {
+            kind: IndexKind::Hash,
+            reads: ReadProtocol::Optimistic,
+            persists: PersistCounts {
                 insert: 1,
                 update: 1,
                 remove: 1,

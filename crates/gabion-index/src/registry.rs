@@ -6,7 +6,7 @@ use crate::{
     pfht, skiplist, sptree, turbo,
 };
 
-pub use crate::registered::{Kind, Persists, Reads, Registered};
+pub use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 
 /// All indexes.
 pub static INDEXES: &[&Registered] = &[
@@ -79,20 +79,20 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use gabion_media::pmem::trace::{Event, LINE, Step, Watcher};
+    use gabion_media::pmem::trace::{LINE, TraceEvent, TraceStep, Watcher};
     use gabion_media::pmem::{Pool, PoolOptions};
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::Plan;
+    use crate::CreateHints;
 
     /// The lines that were loaded.
     #[derive(Default)]
     struct Loads(Mutex<BTreeSet<u64>>);
 
     impl Watcher for Loads {
-        fn event(&self, event: Event<'_>) {
-            if let Step::Load { offset, len } = event.step {
+        fn event(&self, event: TraceEvent<'_>) {
+            if let TraceStep::Load { offset, len } = event.step {
                 let lines = offset / LINE..=(offset + len - 1) / LINE;
                 self.0.lock().extend(lines);
             }
@@ -112,7 +112,7 @@ mod tests {
                 watcher: Some(loads.clone()),
                 ..(index.words.pool_options)()
             });
-            let plan = Plan {
+            let plan = CreateHints {
                 capacity: KEYS,
                 seed: Some(1),
             };
@@ -144,7 +144,10 @@ mod tests {
             let namesakes = all().filter(|other| other.name == index.name);
             assert_eq!(namesakes.count(), 1, "{}", index.name);
             assert!(by_name(index.name).is_some_and(|found| found.title == index.title));
-            let is_ordered = matches!(index.kind, Kind::Tree | Kind::Trie | Kind::List);
+            let is_ordered = matches!(
+                index.kind,
+                IndexKind::Tree | IndexKind::Trie | IndexKind::List
+            );
             assert_eq!(index.is_ordered(), is_ordered, "{}", index.name);
         }
         assert!(by_name("none").is_none());

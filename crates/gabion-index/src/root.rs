@@ -6,14 +6,14 @@
 //! | 8 | 48 | six words of the index that never change |
 //! | 56 | 8 | hash of the bytes before under the seed 0 |
 //!
-//! What changes comes behind it. [`Facts`] are the words of indexes of words.
+//! What changes comes behind it. [`RootFacts`] are the words of indexes of words.
 
 use std::sync::atomic::Ordering;
 
 use gabion_media::media_struct;
-use gabion_media::pmem::{Medium, POff, Part, Pool, ROOT_HINT};
+use gabion_media::pmem::{Medium, POff, Pool, ROOT_HINT, RoomRequest};
 
-use crate::index::Plan;
+use crate::index::CreateHints;
 use crate::{Error, Result, Seed};
 
 /// Bytes of the line, and its alignment.
@@ -46,20 +46,20 @@ fn damaged(offset: u64) -> Error {
 pub(crate) fn expect_room(
     pool: &Pool,
     rest: u64,
-    others: impl IntoIterator<Item = Part>,
+    others: impl IntoIterator<Item = RoomRequest>,
 ) -> Result<()> {
     let _within = pool.write_guard();
     if !pool.root::<Root>().is_null() {
         return Err(Error::RootTaken);
     }
     let root = part(ROOT_BYTES + rest, ROOT_BYTES);
-    let parts: Vec<Part> = std::iter::once(root).chain(others).collect();
+    let parts: Vec<RoomRequest> = std::iter::once(root).chain(others).collect();
     Ok(pool.expect_room(&parts)?)
 }
 
 /// One block of so many bytes.
-pub(crate) fn part(bytes: u64, align: u64) -> Part {
-    Part {
+pub(crate) fn part(bytes: u64, align: u64) -> RoomRequest {
+    RoomRequest {
         bytes,
         align,
         count: 1,
@@ -134,7 +134,7 @@ pub(crate) fn read(medium: &Medium, offset: u64, magic: u64) -> Result<[u64; WOR
 
 /// What an index of words knows for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct RootFacts {
     /// Where the root is.
     pub(crate) root: u64,
     /// Seed of the hash function.
@@ -143,12 +143,17 @@ pub(crate) struct Facts {
     pub(crate) capacity: u64,
 }
 
-impl Facts {
+impl RootFacts {
     /// Makes a root with `rest` bytes of zeros behind it.
-    pub(crate) fn create(pool: &Pool, magic: u64, rest: u64, plan: Plan) -> Result<Facts> {
+    pub(crate) fn create(
+        pool: &Pool,
+        magic: u64,
+        rest: u64,
+        plan: CreateHints,
+    ) -> Result<RootFacts> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let root = create(pool, rest, |_| vec![magic, seed, plan.capacity])?;
-        Ok(Facts {
+        Ok(RootFacts {
             root,
             seed,
             capacity: plan.capacity,
@@ -156,9 +161,9 @@ impl Facts {
     }
 
     /// Finds the root of `pool`.
-    pub(crate) fn open(pool: &Pool, magic: u64) -> Result<Facts> {
+    pub(crate) fn open(pool: &Pool, magic: u64) -> Result<RootFacts> {
         let (root, [_, seed, capacity, ..]) = find(pool, magic)?;
-        Ok(Facts {
+        Ok(RootFacts {
             root,
             seed,
             capacity,

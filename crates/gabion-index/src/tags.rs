@@ -7,14 +7,15 @@
 //!
 //! [`match_16`] serves buckets of up to 16 tags with the vectors that every processor of the target
 //! has (SSE2, NEON), and inlines. [`match_64`] serves larger nodes with the widest vectors that
-//! [`Level::detect`] found at run time. A single vector of 16 gains nothing from a wider level: the
-//! compare is one instruction at each, and a function that another level compiles cannot inline.
+//! [`SimdLevel::detect`] found at run time. A single vector of 16 gains nothing from a wider level:
+//! the compare is one instruction at each, and a function that another level compiles cannot
+//! inline.
 
 use std::sync::LazyLock;
 
 /// Vectors that a processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub(crate) enum SimdLevel {
     /// No vectors: arithmetic on words.
     Portable,
     /// 128 bits, every x86-64 processor.
@@ -31,32 +32,32 @@ pub(crate) enum Level {
     Avx512,
 }
 
-impl Level {
+impl SimdLevel {
     /// All levels that this processor can run, the best last.
     #[must_use]
-    pub(crate) fn available() -> Vec<Level> {
-        let mut levels = vec![Level::Portable];
+    pub(crate) fn available() -> Vec<SimdLevel> {
+        let mut levels = vec![SimdLevel::Portable];
         #[cfg(target_arch = "x86_64")]
         {
-            levels.push(Level::Sse2);
+            levels.push(SimdLevel::Sse2);
             if std::arch::is_x86_feature_detected!("avx2") {
-                levels.push(Level::Avx2);
+                levels.push(SimdLevel::Avx2);
             }
             if std::arch::is_x86_feature_detected!("avx512bw") {
-                levels.push(Level::Avx512);
+                levels.push(SimdLevel::Avx512);
             }
         }
         #[cfg(target_arch = "aarch64")]
-        levels.push(Level::Neon);
+        levels.push(SimdLevel::Neon);
         levels
     }
 
     /// The best level of this processor.
     #[inline]
     #[must_use]
-    pub(crate) fn detect() -> Level {
-        static BEST: LazyLock<Level> =
-            LazyLock::new(|| Level::available().pop().unwrap_or(Level::Portable));
+    pub(crate) fn detect() -> SimdLevel {
+        static BEST: LazyLock<SimdLevel> =
+            LazyLock::new(|| SimdLevel::available().pop().unwrap_or(SimdLevel::Portable));
         *BEST
     }
 }
@@ -77,22 +78,22 @@ pub(crate) fn match_16(tags: [u64; 2], tag: u8) -> u16 {
 #[inline]
 #[must_use]
 pub(crate) fn match_64(tags: &[u64; 8], tag: u8) -> u64 {
-    match_64_at(Level::detect(), tags, tag)
+    match_64_at(SimdLevel::detect(), tags, tag)
 }
 
 /// [`match_64`] at a level; one that this processor lacks is replaced by one that it has.
 #[must_use]
-pub(crate) fn match_64_at(level: Level, tags: &[u64; 8], tag: u8) -> u64 {
+pub(crate) fn match_64_at(level: SimdLevel, tags: &[u64; 8], tag: u8) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        if level == Level::Avx512 && std::arch::is_x86_feature_detected!("avx512bw") {
+        if level == SimdLevel::Avx512 && std::arch::is_x86_feature_detected!("avx512bw") {
             return wide::match_64_avx512(tags, tag);
         }
-        if level == Level::Avx2 && std::arch::is_x86_feature_detected!("avx2") {
+        if level == SimdLevel::Avx2 && std::arch::is_x86_feature_detected!("avx2") {
             return wide::match_64_avx2(tags, tag);
         }
     }
-    if level == Level::Portable {
+    if level == SimdLevel::Portable {
         return by_quarters(tags, |quarter| portable::match_16(quarter, tag));
     }
     by_quarters(tags, |quarter| match_16(quarter, tag))
@@ -253,7 +254,7 @@ mod tests {
     fn check(tags: [u64; 8], tag: u8) {
         let expected = naive(&tags, tag);
         assert_eq!(match_64(&tags, tag), expected);
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             assert_eq!(match_64_at(level, &tags, tag), expected, "{level:?}");
         }
         let first = [tags[0], tags[1]];

@@ -40,7 +40,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff};
 
 use crate::bucket::{Bucket, Entry, VALUE_WORDS_MAX, Value};
 use crate::line::LINE_BYTES;
-use crate::lock::{Backoff, Since, Stripe};
+use crate::lock::{Backoff, Stripe, StripeChange};
 use crate::steps::steps;
 use crate::{Error, Result};
 
@@ -137,7 +137,7 @@ impl<B: Bucket> UpdateLog<B> {
         loop {
             let seen = lane.look();
             let found = look(bucket);
-            if lane.since(seen) == Since::Quiet {
+            if lane.since(seen) == StripeChange::Quiet {
                 return found;
             }
             backoff.wait();

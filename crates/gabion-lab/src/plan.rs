@@ -107,7 +107,7 @@ pub struct Resume {
 
 /// How a process ends that ran a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum TrialEnd {
     /// All phases are done, and the store is closed.
     Closed,
     /// The next phase restarts the store: the process is to be killed with the store open, and
@@ -290,7 +290,7 @@ impl Trial {
     ///
     /// # Errors
     /// Those of the store and of the phases, and whatever `link` fails with.
-    pub fn run(&self, registry: &Registry, link: &mut dyn Link) -> Result<End, Error> {
+    pub fn run(&self, registry: &Registry, link: &mut dyn TrialLink) -> Result<TrialEnd, Error> {
         link.take()?;
         let target: &Target = registry.named(without_label(&self.target)?)?;
         let before = ProcessUse::now();
@@ -320,7 +320,7 @@ impl Trial {
                     drop(runner);
                     // What closing a store does must not be done.
                     std::mem::forget(store);
-                    return Ok(End::ToBeKilled);
+                    return Ok(TrialEnd::ToBeKilled);
                 }
                 _ => {
                     let names = self.workloads[..at].iter();
@@ -335,7 +335,7 @@ impl Trial {
         }
         drop(runner);
         store.close()?;
-        Ok(End::Closed)
+        Ok(TrialEnd::Closed)
     }
 
     fn store_options(&self) -> StoreOptions {
@@ -355,7 +355,7 @@ impl Trial {
 }
 
 /// What a trial tells, and how it comes by its turns.
-pub trait Link: Turns {
+pub trait TrialLink: Turns {
     /// A phase is done.
     ///
     /// # Errors
@@ -441,7 +441,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl Link for Heard {
+    impl TrialLink for Heard {
         fn tell(&mut self, result: &PhaseResult) -> Result<(), Error> {
             assert!(self.has_turn, "nothing is done in others' turns");
             self.results.push(result.clone());

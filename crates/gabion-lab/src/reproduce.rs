@@ -48,7 +48,7 @@ pub fn check_scale(scale: f64) -> Result<(), Error> {
 
 /// Under which terms figures are made; figures of different ones are not shown beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Terms {
+pub struct FigureTerms {
     /// What the parts of the papers' sizes are multiplied by.
     pub scale: f64,
     /// Version of the lab.
@@ -66,18 +66,18 @@ fn unknown() -> String {
 
 /// A directory of outcomes.
 #[derive(Debug)]
-pub struct Kept {
+pub struct OutcomeStore {
     dir: PathBuf,
-    terms: Terms,
+    terms: FigureTerms,
     /// Locked for as long as it is open.
     _lock: File,
 }
 
-impl Terms {
+impl FigureTerms {
     /// Those of this program, which has these targets, on this machine, at a scale.
-    pub fn of(scale: f64, registry: &Registry) -> Terms {
+    pub fn of(scale: f64, registry: &Registry) -> FigureTerms {
         let peers: Vec<&str> = registry.peers().collect();
-        Terms {
+        FigureTerms {
             scale,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: measure::machine(),
@@ -89,13 +89,13 @@ impl Terms {
     }
 
     /// These terms after they were written and read, which may cost a scale its last bit.
-    fn as_written(&self) -> Terms {
+    fn as_written(&self) -> FigureTerms {
         let text = serde_json::to_string(self).expect("terms always become JSON");
         serde_json::from_str(&text).expect("and JSON that they became is them")
     }
 
     /// What differs, for a sentence; `None` if nothing does.
-    fn differ(&self, others: &Terms) -> Option<String> {
+    fn differ(&self, others: &FigureTerms) -> Option<String> {
         let differs = [
             ("scale", self.scale.to_string(), others.scale.to_string()),
             ("version", self.version.clone(), others.version.clone()),
@@ -110,13 +110,13 @@ impl Terms {
     }
 }
 
-impl Kept {
+impl OutcomeStore {
     /// Opens a directory, which is made if it is not there, to go on under `terms`.
     ///
     /// # Errors
     /// [`Error::Request`] if it holds figures of other terms, or things that are no figures, or if
     /// another process has it open; [`Error::File`] if the system refuses something.
-    pub fn open(dir: &Path, terms: Terms) -> Result<Kept, Error> {
+    pub fn open(dir: &Path, terms: FigureTerms) -> Result<OutcomeStore, Error> {
         fs::create_dir_all(dir).map_err(|source| Error::file("make", dir, source))?;
         let lock = File::open(dir).map_err(|source| Error::file("open", dir, source))?;
         // A process that the last run was starting has its lock until it executes its program.
@@ -148,7 +148,7 @@ impl Kept {
             put(&path, &terms)?;
         }
         // Without its terms, nobody knows what the directory holds.
-        let found: Terms = take(&path, "name another directory")?;
+        let found: FigureTerms = take(&path, "name another directory")?;
         let terms = terms.as_written();
         if let Some(differ) = found.differ(&terms) {
             return Err(Error::Request(format!(
@@ -156,7 +156,7 @@ impl Kept {
                 dir.display()
             )));
         }
-        let kept = Kept {
+        let kept = OutcomeStore {
             dir: dir.to_owned(),
             terms,
             _lock: lock,
@@ -166,7 +166,7 @@ impl Kept {
     }
 
     /// The terms.
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &FigureTerms {
         &self.terms
     }
 
@@ -219,7 +219,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for OutcomeStore {
     fn drop(&mut self) {
         // What cannot be deleted goes when the directory is opened again.
         let _ = self.clear();
@@ -254,8 +254,8 @@ mod tests {
     use super::*;
     use crate::page::sample;
 
-    fn terms(scale: f64) -> Terms {
-        Terms {
+    fn terms(scale: f64) -> FigureTerms {
+        FigureTerms {
             scale,
             version: "1".to_owned(),
             machine: "one".to_owned(),
@@ -273,8 +273,8 @@ mod tests {
         }
     }
 
-    fn refused(dir: &Path, terms: Terms) -> String {
-        match Kept::open(dir, terms).unwrap_err() {
+    fn refused(dir: &Path, terms: FigureTerms) -> String {
+        match OutcomeStore::open(dir, terms).unwrap_err() {
             Error::Request(sentence) => sentence,
             error => panic!("{error}"),
         }
@@ -284,7 +284,7 @@ mod tests {
     fn what_was_kept_is_there_when_the_directory_is_opened_again() {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("new/reproduction");
-        let kept = Kept::open(&dir, terms(0.1)).unwrap();
+        let kept = OutcomeStore::open(&dir, terms(0.1)).unwrap();
         assert!(kept.outcome("2.6").unwrap().is_none());
         fs::create_dir_all(kept.stores().join("lab-1-0-0")).unwrap();
         kept.keep(&outcome("2.6")).unwrap();
@@ -293,7 +293,7 @@ mod tests {
         drop(kept);
         assert!(!dir.join(STORES).exists(), "and when nothing more is made");
         fs::create_dir_all(dir.join(STORES).join("lab-1-0-0")).unwrap();
-        let kept = Kept::open(&dir, terms(0.1)).unwrap();
+        let kept = OutcomeStore::open(&dir, terms(0.1)).unwrap();
         assert!(
             !kept.stores().exists(),
             "and after a process that was killed"
@@ -307,10 +307,10 @@ mod tests {
     #[test]
     fn other_terms_are_refused_by_name() {
         let place = tempfile::tempdir().unwrap();
-        drop(Kept::open(place.path(), terms(0.1)).unwrap());
+        drop(OutcomeStore::open(place.path(), terms(0.1)).unwrap());
         let sentence = refused(place.path(), terms(0.5));
         assert!(sentence.contains("(scale 0.1, not 0.5)"), "{sentence}");
-        let other = Terms {
+        let other = FigureTerms {
             version: "2".to_owned(),
             machine: "two".to_owned(),
             peers: "redb".to_owned(),
@@ -321,7 +321,7 @@ mod tests {
             sentence.contains("version 1, not 2; machine one, not two; peers none, not redb"),
             "{sentence}"
         );
-        Kept::open(place.path(), terms(0.1)).unwrap();
+        OutcomeStore::open(place.path(), terms(0.1)).unwrap();
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
         for _ in 0..100 {
             let place = tempfile::tempdir().unwrap();
             for _ in 0..2 {
-                Kept::open(place.path(), terms(scale)).unwrap();
+                OutcomeStore::open(place.path(), terms(scale)).unwrap();
             }
             scale *= 1.023_456_789_012_3;
         }
@@ -347,11 +347,11 @@ mod tests {
     #[test]
     fn one_process_at_a_time() {
         let place = tempfile::tempdir().unwrap();
-        let kept = Kept::open(place.path(), terms(0.1)).unwrap();
+        let kept = OutcomeStore::open(place.path(), terms(0.1)).unwrap();
         let sentence = refused(place.path(), terms(0.1));
         assert!(sentence.contains("another process has"), "{sentence}");
         drop(kept);
-        Kept::open(place.path(), terms(0.1)).unwrap();
+        OutcomeStore::open(place.path(), terms(0.1)).unwrap();
     }
 
     #[test]
@@ -363,14 +363,14 @@ mod tests {
         assert!(place.path().join("stores").exists());
         let place = tempfile::tempdir().unwrap();
         File::create(place.path().join("terms.new")).unwrap();
-        Kept::open(place.path(), terms(0.1)).unwrap();
+        OutcomeStore::open(place.path(), terms(0.1)).unwrap();
     }
 
     /// A file that is not whole was not made by us, since ours are moved to their place whole.
     #[test]
     fn a_damaged_file_is_named_with_the_remedy() {
         let place = tempfile::tempdir().unwrap();
-        let kept = Kept::open(place.path(), terms(0.1)).unwrap();
+        let kept = OutcomeStore::open(place.path(), terms(0.1)).unwrap();
         kept.keep(&outcome("2.6")).unwrap();
         let path = kept.path("2.6");
         File::options()
@@ -393,7 +393,7 @@ mod tests {
         assert!(sentence.contains("terms.json is damaged"), "{sentence}");
         assert!(sentence.contains("name another directory"), "{sentence}");
         let place = tempfile::tempdir().unwrap();
-        let kept = Kept::open(place.path(), terms(0.1)).unwrap();
+        let kept = OutcomeStore::open(place.path(), terms(0.1)).unwrap();
         // What was written beside its place and not moved there is not taken for the figure.
         File::create(place.path().join("figure-2.7.new")).unwrap();
         assert!(kept.outcome("2.7").unwrap().is_none());

@@ -98,7 +98,7 @@ pub enum PersistentMemory {}
 
 /// What was done in one stretch of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct TimelinePoint {
     /// End of the stretch in seconds since the phase began.
     pub seconds: f64,
     /// Operations per second in the stretch.
@@ -107,7 +107,7 @@ pub struct Moment {
 
 /// Where a store has its keys divided at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Borders {
+pub struct KeyBorders {
     /// Operations of the phase that were done.
     pub operations: u64,
     /// Where each part begins, from 0 for the first record in key order to 1 behind the last one.
@@ -206,10 +206,10 @@ pub struct PhaseResult {
     /// do not restart it.
     pub restart_log_bytes: Option<u64>,
     /// Operations over time.
-    pub throughput: Vec<Moment>,
+    pub throughput: Vec<TimelinePoint>,
     /// How the store divided its keys, after each quarter of a phase whose regions change; empty in
     /// other phases, and for stores that do not tell.
-    pub borders: Vec<Borders>,
+    pub borders: Vec<KeyBorders>,
     /// Distribution of the latencies of all operations.
     pub latency_curve: Vec<LatencyPoint>,
     /// Always null: for targets on persistent memory.

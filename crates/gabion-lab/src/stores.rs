@@ -22,16 +22,16 @@ pub struct Runs {
     /// has them where the program does.
     pub peers: &'static [&'static str],
     /// The runs that it needs.
-    pub parts: &'static [Part],
+    pub parts: &'static [FigureRun],
     /// Numbers of the paper.
-    pub paper: &'static [Paper],
+    pub paper: &'static [PaperNumber],
     /// What the paper says besides.
     pub says: &'static str,
 }
 
 /// One run, in the paper's size.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct FigureRun {
     /// The phases in order.
     pub workloads: &'static [&'static str],
     /// Records.
@@ -56,7 +56,7 @@ pub struct Part {
 
 /// One number of the paper.
 #[derive(Clone, Copy, Debug)]
-pub struct Paper {
+pub struct PaperNumber {
     /// Our name of the target.
     pub target: &'static str,
     /// The phase with its distribution.
@@ -80,9 +80,9 @@ pub enum Measure {
 
 /// A number of the paper beside ours.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside {
+pub struct Comparison {
     /// The paper's.
-    pub paper: Paper,
+    pub paper: PaperNumber,
     /// Ours over all repetitions.
     pub ours: Spread,
 }
@@ -100,7 +100,7 @@ const ENDLESS: u64 = 1 << 50;
 const FILL_SECONDS_MAX: u64 = 30 * 86_400;
 
 /// What parts have in common.
-const BASE: Part = Part {
+const BASE: FigureRun = FigureRun {
     workloads: &[],
     records: 0,
     reads: 0,
@@ -113,8 +113,8 @@ const BASE: Part = Part {
     hold_flushes: false,
 };
 
-const fn mixed(distribution: Distribution) -> Part {
-    Part {
+const fn mixed(distribution: Distribution) -> FigureRun {
+    FigureRun {
         workloads: &["ycsb-load", "mixed"],
         records: 1_000_000_000,
         reads: ENDLESS,
@@ -126,12 +126,12 @@ const fn mixed(distribution: Distribution) -> Part {
     }
 }
 
-const MIXED: &[Part] = &[
+const MIXED: &[FigureRun] = &[
     mixed(Distribution::Uniform),
     mixed(Distribution::Exponential),
 ];
 
-const YCSB: &[Part] = &[Part {
+const YCSB: &[FigureRun] = &[FigureRun {
     workloads: &[
         "ycsb-load",
         "ycsb-a",
@@ -147,8 +147,8 @@ const YCSB: &[Part] = &[Part {
     ..BASE
 }];
 
-const fn fill(workload: &'static [&'static str], records: u64) -> Part {
-    Part {
+const fn fill(workload: &'static [&'static str], records: u64) -> FigureRun {
+    FigureRun {
         workloads: workload,
         records,
         ..BASE
@@ -156,15 +156,15 @@ const fn fill(workload: &'static [&'static str], records: u64) -> Part {
 }
 
 /// A log of so many records, read at a restart.
-const fn restart(records: u64) -> Part {
-    Part {
+const fn restart(records: u64) -> FigureRun {
+    FigureRun {
         hold_flushes: true,
         ..fill(&["fillrandom", "restart"], records)
     }
 }
 
 /// Records of 10, 100 and so on MemTables of 10 thousand, put once and then once more.
-const MEMTABLES: &[Part] = &[
+const MEMTABLES: &[FigureRun] = &[
     fill(&["ycsb-load", "overwrite"], 100_000),
     fill(&["ycsb-load", "overwrite"], 1_000_000),
     fill(&["ycsb-load", "overwrite"], 10_000_000),
@@ -172,7 +172,7 @@ const MEMTABLES: &[Part] = &[
 ];
 
 /// From an eighth of the paper's largest log to all of it, 1.5 GB.
-const RESTARTS: &[Part] = &[
+const RESTARTS: &[FigureRun] = &[
     restart(1_500_000),
     restart(3_000_000),
     restart(6_000_000),
@@ -181,8 +181,8 @@ const RESTARTS: &[Part] = &[
 
 /// Four clients of a store of the paper's UDB records. Each of the paper's points is a minute long,
 /// in which FlexDB reads 100 million times.
-const fn flexdb(workloads: &'static [&'static str], distribution: Distribution) -> Part {
-    Part {
+const fn flexdb(workloads: &'static [&'static str], distribution: Distribution) -> FigureRun {
+    FigureRun {
         workloads,
         records: 420_000_000,
         reads: 100_000_000,
@@ -195,7 +195,7 @@ const fn flexdb(workloads: &'static [&'static str], distribution: Distribution) 
     }
 }
 
-const FLEXDB: &[Part] = &[
+const FLEXDB: &[FigureRun] = &[
     flexdb(&["fillseq"], Distribution::Sequential),
     flexdb(
         &["fillrandom", "overwrite", "readrandom", "scan50"],
@@ -207,8 +207,8 @@ const FLEXDB: &[Part] = &[
     ),
 ];
 
-const FLEXDB_YCSB: &[Part] = &[
-    Part {
+const FLEXDB_YCSB: &[FigureRun] = &[
+    FigureRun {
         distribution: None,
         ..flexdb(YCSB[0].workloads, Distribution::Zipfian)
     },
@@ -230,8 +230,8 @@ const fn number(
     workload: &'static str,
     measure: Measure,
     value: f64,
-) -> Paper {
-    Paper {
+) -> PaperNumber {
+    PaperNumber {
         target,
         workload,
         measure,
@@ -239,7 +239,7 @@ const fn number(
     }
 }
 
-const fn p99(target: &'static str, workload: &'static str, micros: f64) -> Paper {
+const fn p99(target: &'static str, workload: &'static str, micros: f64) -> PaperNumber {
     number(target, workload, Measure::ReadP99, micros)
 }
 
@@ -366,8 +366,8 @@ pub(crate) static FLEXDB_MIXES: Runs = Runs {
 
 impl Runs {
     /// The paper's numbers for which `results` have ours.
-    pub fn beside(&self, results: &[PhaseResult]) -> Vec<Beside> {
-        let ours = |paper: &Paper| {
+    pub fn beside(&self, results: &[PhaseResult]) -> Vec<Comparison> {
+        let ours = |paper: &PaperNumber| {
             let of_paper = |result: &&PhaseResult| {
                 result.target == paper.target && result.workload == paper.workload
             };
@@ -377,7 +377,7 @@ impl Runs {
         let numbers = self.paper.iter();
         numbers
             .filter_map(|paper| {
-                ours(paper).map(|ours| Beside {
+                ours(paper).map(|ours| Comparison {
                     paper: *paper,
                     ours,
                 })
@@ -386,7 +386,7 @@ impl Runs {
     }
 }
 
-impl Part {
+impl FigureRun {
     /// The settings of this part at `scale` times the paper's size.
     ///
     /// # Errors
@@ -462,7 +462,7 @@ mod tests {
 
     fn all() -> impl Iterator<Item = (&'static str, &'static Runs)> {
         crate::figure::figures().filter_map(|figure| match figure.making {
-            crate::figure::Making::Stores(runs) => Some((figure.name, runs)),
+            crate::figure::FigureSource::Stores(runs) => Some((figure.name, runs)),
             _ => None,
         })
     }

@@ -20,7 +20,7 @@ pub struct Target {
     /// One line of help: what it is, with its version.
     pub about: &'static str,
     /// What can be asked of it.
-    pub abilities: Abilities,
+    pub abilities: TargetCapabilities,
     /// Where its data are cached.
     pub cache: Cache,
     /// What a plain put that has returned may lose, and by what: a part of a sentence.
@@ -31,7 +31,7 @@ pub struct Target {
 
 /// What can be asked of a target. A workload that needs more is refused before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Abilities {
+pub struct TargetCapabilities {
     /// Scans and steps in key order.
     pub ordered: bool,
     /// Steps against key order.
@@ -152,7 +152,7 @@ pub trait Session {
 
     /// Reads the keys of a batch and does its writes, in one transaction. It takes effect if nobody
     /// else has written one of these keys meanwhile, and is begun again until it does. Targets
-    /// without [`Abilities::transactions`] return an error.
+    /// without [`TargetCapabilities::transactions`] return an error.
     fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {
         let _ = batch;
         Err(Error::Request("it has no transactions".to_owned()))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::holder::Holder;
+use crate::lock_holder::LockHolder;
 
 /// Result of operations on media.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -53,7 +53,7 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
         /// The holder, where the system vouches for it.
-        holder: Option<Holder>,
+        holder: Option<LockHolder>,
     },
 
     /// The file or directory was opened by a process that this one was forked of, and stays with
@@ -334,8 +334,8 @@ fn place(offset: Option<u64>) -> String {
     offset.map_or_else(String::new, |offset| format!(", offset {offset}"))
 }
 
-fn holder_name(holder: Option<&Holder>) -> String {
-    holder.map_or_else(|| "another process".to_owned(), Holder::to_string)
+fn holder_name(holder: Option<&LockHolder>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), LockHolder::to_string)
 }
 
 /// What helps where too many files are open.
@@ -422,7 +422,7 @@ mod tests {
     fn a_lock_names_its_holder() {
         let locked = Error::Locked {
             path: "/s/LOCK".into(),
-            holder: Some(Holder {
+            holder: Some(LockHolder {
                 process: 4711,
                 program: "loader".to_owned(),
             }),

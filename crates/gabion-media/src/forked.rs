@@ -22,7 +22,7 @@ unsafe extern "C" {
 
 /// A forked child, and the end of the pipe through which it tells how it went.
 #[derive(Debug)]
-pub struct Child {
+pub struct ForkedChild {
     process: Pid,
     told: PipeReader,
 }
@@ -41,7 +41,7 @@ pub fn in_child(body: impl FnOnce() -> Result<(), String>) -> Result<(), String>
 ///
 /// # Errors
 /// When there can be no child.
-pub fn start(body: impl FnOnce() -> Result<(), String>) -> Result<Child, String> {
+pub fn start(body: impl FnOnce() -> Result<(), String>) -> Result<ForkedChild, String> {
     let failed = |error: std::io::Error| format!("no child can be forked: {error}");
     let (told, tells) = std::io::pipe().map_err(failed)?;
     // SAFETY: the child runs `body` and ends: it returns to no caller. It has this thread only, so
@@ -50,7 +50,7 @@ pub fn start(body: impl FnOnce() -> Result<(), String>) -> Result<Child, String>
     let forked = unsafe { fork() };
     match forked {
         0 => run(body, tells),
-        process => Ok(Child {
+        process => Ok(ForkedChild {
             process: Pid::from_raw(process)
                 .filter(|_| process > 0)
                 .ok_or_else(|| failed(std::io::Error::last_os_error()))?,
@@ -72,7 +72,7 @@ fn run(body: impl FnOnce() -> Result<(), String>, mut tells: PipeWriter) -> ! {
     unsafe { _exit(0) }
 }
 
-impl Child {
+impl ForkedChild {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.as_raw_nonzero().get().unsigned_abs()

@@ -28,23 +28,23 @@ mod disk;
 mod error;
 #[expect(unsafe_code, reason = "forks, which only the system's library does")]
 pub mod forked;
-mod holder;
-mod machine;
+mod lock_holder;
+mod memory_limit;
 mod owner;
-mod pages;
 #[cfg(feature = "pmem")]
 pub mod pmem;
 mod prefetch;
 pub mod seeded;
+mod system_memory;
 
 pub use counts::{Purpose, WriteCounts, process_written_bytes};
 pub use disk::{
-    Appender, DirLock, Disk, Fault, FaultKind, FileMap, Hold, LogFile, LogSpace, LogSync,
-    RandomFile, ReadFile, ReadStep, Room, SimDisk, TEMPORARY_SUFFIX, Tear,
+    Appender, CreationHold, DirLock, Disk, DiskRoom, Fault, FaultKind, FileMap, LogFile, LogSpace,
+    LogSync, RandomFile, ReadFile, ReadStep, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
-pub use holder::Holder;
-pub use machine::{MemoryGroup, memory_groups, usable_memory_bytes};
+pub use lock_holder::LockHolder;
+pub use memory_limit::{MemoryGroup, memory_groups, usable_memory_bytes};
 pub use owner::Owner;
-pub use pages::{SystemMemory, populate, prefer_large_pages};
 pub use prefetch::{prefetch_bytes, prefetch_line, prefetch_range};
+pub use system_memory::{SystemMemory, populate, prefer_large_pages};

@@ -11,12 +11,12 @@ const THREADS: usize = 2;
 /// A generator of choices (SplitMix64; Steele, Lea, Flood, 2014): the same seed makes the same
 /// choices for ever. Crashes need variety, not strength.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct SeededRng(u64);
 
-impl Random {
+impl SeededRng {
     /// The generator with a seed.
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
+    pub fn new(seed: u64) -> SeededRng {
+        SeededRng(seed)
     }
 
     /// The next number, of 64 bits.
@@ -63,9 +63,9 @@ pub fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// Says where a test was when it panicked: its words are made and printed only then.
-pub struct Context<F: Fn() -> String>(pub F);
+pub struct PanicContext<F: Fn() -> String>(pub F);
 
-impl<F: Fn() -> String> Drop for Context<F> {
+impl<F: Fn() -> String> Drop for PanicContext<F> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("while: {}", (self.0)());
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_published_generator() {
         // The first three of seed 1234567, as published with the reference implementation.
-        let mut random = Random::new(1_234_567);
+        let mut random = SeededRng::new(1_234_567);
         let numbers = [random.word(), random.word(), random.word()];
         assert_eq!(
             numbers,

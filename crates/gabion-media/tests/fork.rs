@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use gabion_media::pmem::{POff, Pool, PoolOptions};
-use gabion_media::{DirLock, Disk, Error, Holder, Owner, Purpose, Result, forked};
+use gabion_media::{DirLock, Disk, Error, LockHolder, Owner, Purpose, Result, forked};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Held by the test that runs.
@@ -28,7 +28,7 @@ fn expect(holds: bool, what: impl std::fmt::Debug) -> Result<(), String> {
 
 fn holder_of(refused: Result<DirLock>) -> Option<u32> {
     match refused {
-        Err(Error::Locked { holder, .. }) => holder.map(|holder: Holder| holder.process),
+        Err(Error::Locked { holder, .. }) => holder.map(|holder: LockHolder| holder.process),
         other => panic!("{other:?} is no refusal"),
     }
 }
@@ -99,7 +99,7 @@ fn a_forked_child_gives_no_lock_up() {
     child.kill();
 }
 
-fn sleeping_child() -> Result<forked::Child, String> {
+fn sleeping_child() -> Result<forked::ForkedChild, String> {
     forked::start(|| {
         std::thread::sleep(std::time::Duration::from_mins(10));
         Ok(())

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use bf_tree::{BfTree, Config, LeafInsertResult, LeafReadResult, ScanReturnField};
 use gabion_lab::Error;
 use gabion_lab::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
 };
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ const NAME: &str = "bf-tree";
 pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "Bf-Tree 0.5.7 without its log, a B tree with pages for hot records, in Rust",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         backward: false,
         synced_writes: false,
         persistent: false,

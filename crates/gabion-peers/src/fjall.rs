@@ -21,7 +21,8 @@ use fjall::{
 };
 use gabion_lab::Error;
 use gabion_lab::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
+    Transacted,
 };
 use serde_json::{Value, json};
 
@@ -32,7 +33,7 @@ const NAME: &str = "fjall";
 pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "fjall 3.1.13, a log-structured merge tree in Rust",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         transactions: true,
         ..ABILITIES
     },

@@ -21,7 +21,7 @@
 use std::fmt::Display;
 
 use gabion_lab::Error;
-use gabion_lab::target::{Abilities, StoreOptions, Target};
+use gabion_lab::target::{StoreOptions, Target, TargetCapabilities};
 
 mod bf_tree;
 mod fjall;
@@ -64,7 +64,7 @@ static TARGETS: &[Target] = &[
 ];
 
 /// What all peers can do, but for Bf-Tree and TidesDB.
-const ABILITIES: Abilities = Abilities {
+const ABILITIES: TargetCapabilities = TargetCapabilities {
     ordered: true,
     backward: true,
     synced_writes: true,

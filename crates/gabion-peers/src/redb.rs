@@ -15,7 +15,8 @@ use std::sync::{Mutex, PoisonError};
 
 use gabion_lab::Error;
 use gabion_lab::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
+    Transacted,
 };
 use redb::{
     AccessGuard, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table,
@@ -30,7 +31,7 @@ const NAME: &str = "redb";
 pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "redb 4.5.0, a copy-on-write B+ tree in Rust",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         transactions: true,
         ..ABILITIES
     },

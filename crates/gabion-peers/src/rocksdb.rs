@@ -21,7 +21,8 @@ use std::hint::black_box;
 use gabion_lab::Error;
 use gabion_lab::result::BytesWritten;
 use gabion_lab::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
+    Transacted,
 };
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
@@ -49,7 +50,7 @@ pub(crate) const TARGET: Target = Target {
 pub(crate) const TRANSACTIONS: Target = Target {
     name: "rocksdb-txn",
     about: "RocksDB 11.8.1 opened as its OptimisticTransactionDB",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         transactions: true,
         ..ABILITIES
     },

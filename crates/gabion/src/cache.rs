@@ -3,7 +3,7 @@
 //! # Idea
 //! Memory is the slow medium here: a cold cache line costs 100 to 200 ns, and a hash table takes
 //! four of them to say where a block is. So there is no hash table. An open table has four bytes
-//! per block ([`Places`]), the number of the frame that last held the block, and a frame is one
+//! per block ([`BlockHints`]), the number of the frame that last held the block, and a frame is one
 //! cache line with the block's owner, a pointer to its bytes and a count of references. A lookup
 //! reads two cold lines, the place and the frame, before it reads the block itself.
 //!
@@ -65,16 +65,16 @@ pub(crate) struct CacheStats {
 
 /// Where the blocks of one open table were last seen in the cache.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct BlockHints {
     file: u64,
     /// Per block one more than the number of its frame; 0 for none.
     frames: Box<[AtomicU32]>,
 }
 
-impl Places {
+impl BlockHints {
     /// Places for the blocks of table number `file`, none of which is known.
-    pub(crate) fn new(file: u64, blocks: usize) -> Places {
-        Places {
+    pub(crate) fn new(file: u64, blocks: usize) -> BlockHints {
+        BlockHints {
             file,
             frames: (0..blocks).map(|_| AtomicU32::new(0)).collect(),
         }
@@ -220,7 +220,7 @@ impl BlockCache {
     }
 
     /// Whether block `at` of the table is here now; counts as no lookup.
-    pub(crate) fn contains(&self, places: &Places, at: usize) -> bool {
+    pub(crate) fn contains(&self, places: &BlockHints, at: usize) -> bool {
         places.frames.get(at).is_some_and(|place| {
             // ORDER: Relaxed; partner is the exchange in `insert`. A hint (I1).
             self.holds(place.load(Ordering::Relaxed), (places.file, at))
@@ -229,7 +229,7 @@ impl BlockCache {
 
     /// Block `at` of the table, if it is here.
     #[inline]
-    pub(crate) fn get(&self, places: &Places, at: usize) -> Option<Arc<[u8]>> {
+    pub(crate) fn get(&self, places: &BlockHints, at: usize) -> Option<Arc<[u8]>> {
         let found = self.find(places, at);
         let counters = self.counters.own();
         let counter = if found.is_some() {
@@ -243,7 +243,7 @@ impl BlockCache {
     }
 
     #[inline]
-    fn find(&self, places: &Places, at: usize) -> Option<Arc<[u8]>> {
+    fn find(&self, places: &BlockHints, at: usize) -> Option<Arc<[u8]>> {
         // ORDER: Relaxed; partner is the exchange in `insert`. A hint (I1): what it speaks of is
         // behind the frame's lock.
         let place = places.frames.get(at)?.load(Ordering::Relaxed);
@@ -260,7 +260,7 @@ impl BlockCache {
 
     /// Adds block `at` of the table. Not kept is one that is larger than the cache, and one that
     /// finds no block that may go.
-    pub(crate) fn insert(&self, places: &Places, at: usize, block: Arc<[u8]>) {
+    pub(crate) fn insert(&self, places: &BlockHints, at: usize, block: Arc<[u8]>) {
         let (owner, cost) = ((places.file, at), cost(&block));
         let Some(place) = places.frames.get(at) else {
             return;
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn counts_hits_and_misses() {
         let cache = BlockCache::new(1 << 20);
-        let (one, two) = (Places::new(1, 2), Places::new(2, 2));
+        let (one, two) = (BlockHints::new(1, 2), BlockHints::new(2, 2));
         assert!(cache.get(&one, 0).is_none());
         cache.insert(&one, 0, block(4096));
         assert_eq!(cache.get(&one, 0).as_deref(), Some(&[7; 4096][..]));
@@ -493,7 +493,7 @@ mod tests {
     fn stays_within_its_capacity_and_uses_it() {
         let capacity = 1 << 20;
         let cache = BlockCache::new(capacity);
-        let places = Places::new(1, 2000);
+        let places = BlockHints::new(1, 2000);
         for at in 0..2000 {
             cache.insert(&places, at, block(4096));
             assert!(cache.get(&places, at).is_some());
@@ -506,7 +506,7 @@ mod tests {
     fn a_cache_of_nothing_keeps_nothing() {
         for capacity in [0, 1, OVERHEAD_BYTES - 1, OVERHEAD_BYTES, OVERHEAD_BYTES + 9] {
             let cache = BlockCache::new(capacity);
-            let places = Places::new(1, 1);
+            let places = BlockHints::new(1, 1);
             cache.insert(&places, 0, block(10));
             assert!(cache.get(&places, 0).is_none());
             assert_eq!(cache.stats().bytes, 0);
@@ -518,7 +518,7 @@ mod tests {
         let capacity = 100 * BLOCK_COST;
         let fits = usize::try_from(capacity - OVERHEAD_BYTES).unwrap();
         let cache = BlockCache::new(capacity);
-        let places = Places::new(1, 102);
+        let places = BlockHints::new(1, 102);
         for at in 0..100 {
             cache.insert(&places, at, block(4096));
         }
@@ -546,7 +546,7 @@ mod tests {
         let pool = crate::engine::memtable::ChunkPool::new(0);
         let memory = Memory::new(1000 * BLOCK_COST, 0, &pool);
         let cache = BlockCache::new(800 * BLOCK_COST).within(&memory);
-        let places = Places::new(1, 1000);
+        let places = BlockHints::new(1, 1000);
         let fill = || {
             for at in 0..1000 {
                 cache.insert(&places, at, block(4096));
@@ -571,7 +571,7 @@ mod tests {
     fn many_empty_blocks_fit_beside_each_other() {
         let blocks = SEGMENT_FRAMES + 10;
         let cache = BlockCache::new(blocks as u64 * OVERHEAD_BYTES + 5);
-        let places = Places::new(1, blocks + 100);
+        let places = BlockHints::new(1, blocks + 100);
         for at in 0..blocks + 100 {
             cache.insert(&places, at, block(0));
         }
@@ -582,7 +582,7 @@ mod tests {
     #[test]
     fn hot_blocks_survive_a_scan() {
         let cache = BlockCache::new(1000 * BLOCK_COST);
-        let (hot, scanned) = (Places::new(1, 100), Places::new(2, 2900));
+        let (hot, scanned) = (BlockHints::new(1, 100), BlockHints::new(2, 2900));
         for at in 0..100 {
             cache.insert(&hot, at, block(4096));
         }
@@ -600,7 +600,7 @@ mod tests {
     #[test]
     fn what_is_not_used_any_more_ages_out() {
         let cache = BlockCache::new(1000 * BLOCK_COST);
-        let (deleted, new) = (Places::new(1, 1000), Places::new(2, 1000));
+        let (deleted, new) = (BlockHints::new(1, 1000), BlockHints::new(2, 1000));
         for _ in 0..=REFERENCES_MAX {
             for at in 0..1000 {
                 cache.insert(&deleted, at, block(4096));
@@ -620,7 +620,7 @@ mod tests {
     #[test]
     fn locked_frames_are_passed_by() {
         let cache = BlockCache::new(2 * BLOCK_COST);
-        let places = Places::new(1, 3);
+        let places = BlockHints::new(1, 3);
         cache.insert(&places, 0, block(4096));
         cache.insert(&places, 1, block(4096));
         let locks = [0, 1].map(|number| cache.frame(number).unwrap().0.lock());
@@ -633,7 +633,7 @@ mod tests {
     #[test]
     fn a_block_that_two_threads_read_is_held_once() {
         let cache = BlockCache::new(1 << 20);
-        let places = Places::new(1, 200);
+        let places = BlockHints::new(1, 200);
         for at in 0..200 {
             let start = std::sync::Barrier::new(2);
             std::thread::scope(|scope| {
@@ -654,7 +654,9 @@ mod tests {
         const BLOCKS: usize = 300;
         let len = |at: usize| at * 37 % 6000;
         let cache = BlockCache::new(1 << 20);
-        let places: Vec<Places> = (0..FILES).map(|file| Places::new(file, BLOCKS)).collect();
+        let places: Vec<BlockHints> = (0..FILES)
+            .map(|file| BlockHints::new(file, BLOCKS))
+            .collect();
         let hits: usize = std::thread::scope(|scope| {
             let threads = (0..4u64).map(|thread| {
                 let (cache, places) = (&cache, &places);
@@ -698,7 +700,7 @@ mod tests {
             lens in prop::collection::vec(prop_oneof![0..300usize, 0..20_000usize], 20),
         ) {
             let cache = BlockCache::new(capacity);
-            let places: Vec<Places> = (0..3).map(|file| Places::new(file, 20)).collect();
+            let places: Vec<BlockHints> = (0..3).map(|file| BlockHints::new(file, 20)).collect();
             let mut twin = HashMap::new();
             for (inserts, file, at) in steps {
                 let places = &places[file];

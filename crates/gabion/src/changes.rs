@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::engine::{Feed, Handle, wait_for};
+use crate::engine::{ChangeFeed, EngineHandle, wait_for};
 use crate::expiry::{expires, time_of, value_of};
-use crate::log::{Event, Logged, Malformed, Op};
+use crate::log::{KeyspaceEvent, LogEntry, LogOp, MalformedPayload};
 use crate::names::log_name;
-use crate::opened::Opened;
 use crate::operands::Operands;
 use crate::position::Position;
+use crate::store_handle::StoreHandle;
 use crate::types::Kind;
 use crate::{Db, Result, Slice, Snapshot};
 
@@ -136,8 +136,8 @@ pub enum MergeBase {
 /// As an iterator it ends where nothing is left for now, and goes on when there is more. It reads
 /// the files of the log, and writers neither wait for it nor do anything for it.
 pub struct Changes {
-    store: Arc<Opened>,
-    feed: Feed,
+    store: Arc<StoreHandle>,
+    feed: ChangeFeed,
     /// The names of keyspaces by their numbers.
     names: HashMap<u32, Arc<str>>,
 }
@@ -152,7 +152,7 @@ impl fmt::Debug for Changes {
 
 impl Changes {
     pub(crate) fn new(
-        store: &Arc<Opened>,
+        store: &Arc<StoreHandle>,
         since: Position,
         options: &ChangesOptions,
     ) -> Result<Changes> {
@@ -205,10 +205,10 @@ impl Iterator for Changes {
 
 /// What a record says.
 fn operations(
-    engine: &Handle,
+    engine: &EngineHandle,
     names: &mut HashMap<u32, Arc<str>>,
-    logged: Logged<'_>,
-) -> Result<Vec<Operation>, Malformed> {
+    logged: LogEntry<'_>,
+) -> Result<Vec<Operation>, MalformedPayload> {
     let name_of = |names: &mut HashMap<u32, Arc<str>>, id: u32| {
         if let Some(name) = names.get(&id) {
             return Some(Arc::clone(name));
@@ -218,8 +218,8 @@ fn operations(
         Some(name)
     };
     match logged {
-        Logged::Again => Ok(Vec::new()),
-        Logged::Batch(_, _, operations) => operations
+        LogEntry::Again => Ok(Vec::new()),
+        LogEntry::Batch(_, _, operations) => operations
             .map(|operation| {
                 let operation = operation?;
                 Ok(Operation {
@@ -229,19 +229,19 @@ fn operations(
                 })
             })
             .collect(),
-        Logged::Event(_, keyspace, event) => {
-            if let Event::Made { name } | Event::Dropped { name } = event {
+        LogEntry::Event(_, keyspace, event) => {
+            if let KeyspaceEvent::Made { name } | KeyspaceEvent::Dropped { name } = event {
                 names.insert(keyspace, name.into());
             }
             let action = match event {
-                Event::Made { .. } => Action::KeyspaceMade,
-                Event::Dropped { .. } => Action::KeyspaceDropped,
-                Event::Ingested { pairs, first, last } => Action::Ingested {
+                KeyspaceEvent::Made { .. } => Action::KeyspaceMade,
+                KeyspaceEvent::Dropped { .. } => Action::KeyspaceDropped,
+                KeyspaceEvent::Ingested { pairs, first, last } => Action::Ingested {
                     pairs,
                     first: Slice::new(first),
                     last: Slice::new(last),
                 },
-                Event::Void => return Ok(Vec::new()),
+                KeyspaceEvent::Void => return Ok(Vec::new()),
             };
             Ok(vec![Operation {
                 keyspace,
@@ -254,8 +254,8 @@ fn operations(
 
 impl Action {
     /// What an operation of the log does.
-    fn of(operation: &Op<'_>) -> Result<Action, Malformed> {
-        let Op {
+    fn of(operation: &LogOp<'_>) -> Result<Action, MalformedPayload> {
+        let LogOp {
             seq,
             kind,
             key,
@@ -284,7 +284,7 @@ impl Action {
             }
             Kind::Operand => {
                 let what = "a record has an operand as no log has it";
-                return Err(Malformed { at: 0, what });
+                return Err(MalformedPayload { at: 0, what });
             }
         })
     }
@@ -321,7 +321,7 @@ impl Position {
 /// Cloning is cheap. Handles of one name, also of other threads, are of the same consumer.
 #[derive(Clone)]
 pub struct Consumer {
-    store: Arc<Opened>,
+    store: Arc<StoreHandle>,
     name: Arc<str>,
 }
 

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
 
-use crate::backup::Origin;
-use crate::engine::{Handle, Write};
+use crate::backup::BackupOrigin;
+use crate::engine::{EngineHandle, Write};
 use crate::new_dir::{fill, fill_new_dir};
-use crate::opened::{Opened, Store};
+use crate::store_handle::{OpenedStore, StoreHandle};
 use crate::{
     BackupInfo, BackupOptions, BackupRepository, Durability, Engine, Error, Iter, Keyspace,
     KeyspaceOptions, Options, Result, Slice, Snapshot, Stats, WriteBatch,
@@ -125,10 +125,10 @@ impl Db {
             true => (disk.read_only(), options.for_reading()),
             false => (disk, options),
         };
-        let engine = Handle::open(disk, options)?;
+        let engine = EngineHandle::open(disk, options)?;
         // ORDER: Relaxed; the number only has to differ.
         let id = NEXT_STORE_ID.fetch_add(1, Ordering::Relaxed);
-        let store = Opened::new(Store {
+        let store = StoreHandle::new(OpenedStore {
             engine,
             id,
             path,
@@ -140,11 +140,11 @@ impl Db {
         })
     }
 
-    pub(crate) fn store(&self) -> &Arc<Opened> {
+    pub(crate) fn store(&self) -> &Arc<StoreHandle> {
         &self.default.store
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &EngineHandle {
         &self.default.store.engine
     }
 
@@ -525,7 +525,7 @@ impl Db {
         repository: &BackupRepository,
         options: BackupOptions<'_>,
     ) -> Result<BackupInfo> {
-        let origin = Origin {
+        let origin = BackupOrigin {
             engine: self.engine(),
             path: self.path(),
         };

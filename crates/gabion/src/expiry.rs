@@ -12,9 +12,9 @@
 //! what is older of its key, and is dropped where nothing is.
 //!
 //! # Invariants
-//! - X1. Moments do not go back: [`Moments::now`] is the highest that the clock has shown since the
-//!   store was opened, or, where something expires, before the last flush or close of before. What
-//!   was once gone stays gone, wherever the clock is set.
+//! - X1. Moments do not go back: [`ReadClock::now`] is the highest that the clock has shown since
+//!   the store was opened, or, where something expires, before the last flush or close of before.
+//!   What was once gone stays gone, wherever the clock is set.
 //! - X2. Nothing is taken for expired that a reader who is registered, or who comes later, sees:
 //!   the horizon of a job is the oldest moment among those of registered readers and now, found
 //!   under their locks.
@@ -27,10 +27,10 @@ use crate::clock::Clock;
 use crate::types::{Kind, Seq};
 
 /// Milliseconds since 1970.
-pub(crate) type Moment = u64;
+pub(crate) type UnixMillis = u64;
 
 /// Bytes of the moment in front of the value.
-pub(crate) const MOMENT_BYTES: usize = size_of::<Moment>();
+pub(crate) const MOMENT_BYTES: usize = size_of::<UnixMillis>();
 
 /// When a record expires: it is visible before that time and gone from then on.
 ///
@@ -57,7 +57,7 @@ impl From<Duration> for Expiry {
 
 impl Expiry {
     /// The moment, of what is written `now`.
-    pub(crate) fn moment(self, now: Moment) -> Moment {
+    pub(crate) fn moment(self, now: UnixMillis) -> UnixMillis {
         match self {
             Expiry::At(at) => millis(at.duration_since(UNIX_EPOCH).unwrap_or_default()),
             Expiry::After(after) => now.saturating_add(millis(after)),
@@ -66,12 +66,12 @@ impl Expiry {
 }
 
 /// A time in whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> Moment {
+pub(crate) fn millis(duration: Duration) -> UnixMillis {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A moment as the system's time; one beyond all that the system knows is its last.
-pub(crate) fn time_of(moment: Moment) -> SystemTime {
+pub(crate) fn time_of(moment: UnixMillis) -> SystemTime {
     let mut since = Duration::from_millis(moment);
     loop {
         match UNIX_EPOCH.checked_add(since) {
@@ -87,7 +87,7 @@ pub(crate) struct ReadPoint {
     /// The newest write.
     pub(crate) seq: Seq,
     /// What expires up to then is gone.
-    pub(crate) moment: Moment,
+    pub(crate) moment: UnixMillis,
 }
 
 #[cfg(test)]
@@ -100,28 +100,28 @@ impl ReadPoint {
 
 /// The moments of a store.
 #[derive(Debug)]
-pub(crate) struct Moments {
+pub(crate) struct ReadClock {
     clock: Clock,
     highest: AtomicU64,
 }
 
-impl Moments {
+impl ReadClock {
     /// Moments by a clock.
-    pub(crate) fn new(clock: &Clock) -> Moments {
-        Moments {
+    pub(crate) fn new(clock: &Clock) -> ReadClock {
+        ReadClock {
             clock: clock.clone(),
             highest: AtomicU64::new(0),
         }
     }
 
     /// No moment is before this one any more, at which somebody has read.
-    pub(crate) fn raise(&self, moment: Moment) {
+    pub(crate) fn raise(&self, moment: UnixMillis) {
         // ORDER: Relaxed, as in `now`.
         self.highest.fetch_max(moment, Ordering::Relaxed);
     }
 
     /// This one (X1).
-    pub(crate) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> UnixMillis {
         let now = millis(self.clock.unix_time());
         // ORDER: Relaxed (both); each thread sees its own, and the highest is one atomic's.
         match self.highest.load(Ordering::Relaxed) {
@@ -132,7 +132,7 @@ impl Moments {
 }
 
 /// What is stored of a record that expires at a moment.
-pub(crate) fn stored(expires: Moment, value: &[u8]) -> Vec<u8> {
+pub(crate) fn stored(expires: UnixMillis, value: &[u8]) -> Vec<u8> {
     let mut stored = Vec::with_capacity(MOMENT_BYTES + value.len());
     stored.extend_from_slice(&expires.to_le_bytes());
     stored.extend_from_slice(value);
@@ -141,20 +141,20 @@ pub(crate) fn stored(expires: Moment, value: &[u8]) -> Vec<u8> {
 
 /// The moment of a record that expires; 0 for what no store has written.
 #[inline]
-pub(crate) fn moment_of(stored: &[u8]) -> Moment {
+pub(crate) fn moment_of(stored: &[u8]) -> UnixMillis {
     let moment = stored.first_chunk::<MOMENT_BYTES>();
-    moment.map_or(0, |moment| Moment::from_le_bytes(*moment))
+    moment.map_or(0, |moment| UnixMillis::from_le_bytes(*moment))
 }
 
 /// Whether a record has expired by a moment.
 #[inline]
-pub(crate) fn has_expired(kind: Kind, stored: &[u8], moment: impl FnOnce() -> Moment) -> bool {
+pub(crate) fn has_expired(kind: Kind, stored: &[u8], moment: impl FnOnce() -> UnixMillis) -> bool {
     kind == Kind::PutExpiring && moment_of(stored) <= moment()
 }
 
 /// When a record expires, if it does.
 #[inline]
-pub(crate) fn expires(kind: Kind, stored: &[u8]) -> Option<Moment> {
+pub(crate) fn expires(kind: Kind, stored: &[u8]) -> Option<UnixMillis> {
     (kind == Kind::PutExpiring).then(|| moment_of(stored))
 }
 
@@ -175,21 +175,21 @@ pub(crate) fn value_of(kind: Kind, stored: &[u8]) -> &[u8] {
 
 /// A record as a reader finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct StoredRecord {
     kind: Kind,
     stored: Slice,
 }
 
-impl Record {
+impl StoredRecord {
     /// A record with a value: of a kind that has one.
     #[inline]
-    pub(crate) fn new(kind: Kind, stored: Slice) -> Record {
-        Record { kind, stored }
+    pub(crate) fn new(kind: Kind, stored: Slice) -> StoredRecord {
+        StoredRecord { kind, stored }
     }
 
     /// The record, if it is there at a moment.
     #[inline]
-    pub(crate) fn at(self, moment: impl FnOnce() -> Moment) -> Option<Record> {
+    pub(crate) fn at(self, moment: impl FnOnce() -> UnixMillis) -> Option<StoredRecord> {
         (!has_expired(self.kind, &self.stored, moment)).then_some(self)
     }
 
@@ -203,7 +203,7 @@ impl Record {
     }
 
     /// When it expires, if it does.
-    pub(crate) fn expires(&self) -> Option<Moment> {
+    pub(crate) fn expires(&self) -> Option<UnixMillis> {
         expires(self.kind, &self.stored)
     }
 
@@ -230,13 +230,13 @@ mod tests {
     #[test]
     fn a_record_is_there_before_its_moment() {
         let bytes = stored(1_000, b"value");
-        let record = || Record::new(Kind::PutExpiring, Slice::new(&bytes));
+        let record = || StoredRecord::new(Kind::PutExpiring, Slice::new(&bytes));
         assert_eq!(record().expires(), Some(1_000));
-        let value = |moment| record().at(|| moment).map(Record::into_value);
+        let value = |moment| record().at(|| moment).map(StoredRecord::into_value);
         assert_eq!(value(999).as_deref(), Some(&b"value"[..]));
         assert_eq!((value(1_000), value(1_001)), (None, None));
-        let plain = Record::new(Kind::Put, Slice::new(&bytes));
-        let never = || -> Moment { panic!("nobody needs the moment") };
+        let plain = StoredRecord::new(Kind::Put, Slice::new(&bytes));
+        let never = || -> UnixMillis { panic!("nobody needs the moment") };
         assert_eq!(plain.at(never).unwrap().into_value(), Slice::new(&bytes));
     }
 
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn moments_do_not_go_back() {
         let clock = Clock::manual();
-        let moments = Moments::new(&clock);
+        let moments = ReadClock::new(&clock);
         clock.advance(Duration::from_millis(1_500));
         assert_eq!(moments.now(), 1_500);
         clock.set_by(-1);

@@ -29,7 +29,7 @@ const SHOWN_BYTES: usize = 40;
 /// ```
 #[must_use = "nothing is written before `finish`"]
 pub struct Ingest<'k> {
-    engine: wip::Ingest<'k>,
+    engine: wip::WipIngest<'k>,
     last_key: Vec<u8>,
     pairs: u64,
     user_bytes: u64,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use gabion_media::Owner;
 
-use crate::engine::{Scan, Walk};
+use crate::engine::{EngineScan, Walk};
 use crate::expiry::time_of;
 use crate::{Error, Result, Slice};
 
@@ -25,7 +25,7 @@ pub struct Iter {
 }
 
 impl Iter {
-    pub(crate) fn new(scan: Scan) -> Iter {
+    pub(crate) fn new(scan: EngineScan) -> Iter {
         Iter {
             scan: OwnScan::new(scan),
         }
@@ -36,12 +36,12 @@ impl Iter {
 /// advances, and its drop would release what the parent holds. So in a child the scan ends with an
 /// error and is forgotten.
 struct OwnScan {
-    scan: Scan,
+    scan: EngineScan,
     owner: Owner,
 }
 
 impl OwnScan {
-    fn new(scan: Scan) -> OwnScan {
+    fn new(scan: EngineScan) -> OwnScan {
         OwnScan {
             scan,
             owner: Owner::noted(),
@@ -49,7 +49,7 @@ impl OwnScan {
     }
 
     #[inline]
-    fn get(&mut self) -> &mut Scan {
+    fn get(&mut self) -> &mut EngineScan {
         if !self.owner.is_here() {
             self.forget();
         }
@@ -59,7 +59,7 @@ impl OwnScan {
     #[cold]
     fn forget(&mut self) {
         let owner = std::mem::take(&mut self.owner).process();
-        let refused = Scan::Refused(Some(Error::Forked { owner }));
+        let refused = EngineScan::Refused(Some(Error::Forked { owner }));
         std::mem::forget(std::mem::replace(&mut self.scan, refused));
     }
 }
@@ -121,7 +121,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(scan: Scan) -> Cursor {
+    pub(crate) fn new(scan: EngineScan) -> Cursor {
         Cursor {
             scan: OwnScan::new(scan),
         }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::engine::{self, Changed, Handle, Scan, Write};
-use crate::expiry::{Expiry, Moment, Record, value_of};
+use crate::engine::{self, EngineHandle, EngineScan, UpdateOutcome, Write};
+use crate::expiry::{Expiry, StoredRecord, UnixMillis, value_of};
 use crate::limits::check_limits;
-use crate::opened::Opened;
 use crate::ranges::{deleted_range, key_range, prefix_bounds, range_bounds};
+use crate::store_handle::StoreHandle;
 use crate::types::Kind;
 use crate::{Cursor, Durability, Error, Iter, KeyspaceOptions, Pairs, Result, Slice, Snapshot};
 
@@ -20,8 +20,8 @@ use crate::{Cursor, Durability, Error, Iter, KeyspaceOptions, Pairs, Result, Sli
 /// [`Error::KeyspaceDropped`], except those through earlier snapshots and iterators.
 #[derive(Clone)]
 pub struct Keyspace {
-    pub(crate) store: Arc<Opened>,
-    pub(crate) inner: engine::Keyspace,
+    pub(crate) store: Arc<StoreHandle>,
+    pub(crate) inner: engine::EngineKeyspace,
 }
 
 impl fmt::Debug for Keyspace {
@@ -58,7 +58,7 @@ impl Keyspace {
     }
 
     /// When a new value expires by default.
-    fn default_moment(&self) -> Result<Option<Moment>> {
+    fn default_moment(&self) -> Result<Option<UnixMillis>> {
         let Some(after) = self.inner.default_expiry() else {
             return Ok(None);
         };
@@ -71,11 +71,11 @@ impl Keyspace {
         self.store.durability
     }
 
-    pub(crate) fn inner(&self) -> &engine::Keyspace {
+    pub(crate) fn inner(&self) -> &engine::EngineKeyspace {
         &self.inner
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &EngineHandle {
         &self.store.engine
     }
 
@@ -194,11 +194,11 @@ impl Keyspace {
         let new = self.default_moment()?;
         let mut change = |old: Option<&[u8]>| {
             let value = change(old);
-            Changed::To(value.map(|value| value.as_ref().to_vec()), new)
+            UpdateOutcome::To(value.map(|value| value.as_ref().to_vec()), new)
         };
         let engine = &self.store.engine;
         let old = engine.update(&self.inner, key, &mut change, durability)?;
-        Ok(old.map(Record::into_value))
+        Ok(old.map(StoredRecord::into_value))
     }
 
     /// Changes the value of `key` from `expected` to `new`, where `None` stands for no value.
@@ -227,8 +227,8 @@ impl Keyspace {
         let mut change = |old: Option<&[u8]>| {
             is_swapped = old == expected;
             match is_swapped {
-                true => Changed::To(new.map(<[u8]>::to_vec), expires),
-                false => Changed::Not,
+                true => UpdateOutcome::To(new.map(<[u8]>::to_vec), expires),
+                false => UpdateOutcome::Not,
             }
         };
         let key = key.as_ref();
@@ -401,7 +401,7 @@ impl Keyspace {
         Cursor::new(self.scan(&range))
     }
 
-    fn scan<K: AsRef<[u8]>>(&self, range: &impl RangeBounds<K>) -> Scan {
+    fn scan<K: AsRef<[u8]>>(&self, range: &impl RangeBounds<K>) -> EngineScan {
         let (lower, upper) = range_bounds(range);
         let point = self.store.engine.begin_snapshot();
         engine::scan(&self.store, &self.inner, point, lower, upper)

@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use crate::engine::Changed;
-use crate::expiry::{Expiry, Moment, Record, stored, time_of};
+use crate::engine::UpdateOutcome;
+use crate::expiry::{Expiry, StoredRecord, UnixMillis, stored, time_of};
 use crate::limits::check_limits;
 use crate::types::Kind;
 use crate::{Durability, Keyspace, Result};
@@ -96,9 +96,13 @@ impl Keyspace {
         Ok(old.is_some_and(|old| old.expires().is_some()))
     }
 
-    fn change_expiry(&self, key: &[u8], expires: Option<Moment>) -> Result<Option<Record>> {
+    fn change_expiry(
+        &self,
+        key: &[u8],
+        expires: Option<UnixMillis>,
+    ) -> Result<Option<StoredRecord>> {
         check_limits(key, &[])?;
-        let mut change = |_: Option<&[u8]>| Changed::Expires(expires);
+        let mut change = |_: Option<&[u8]>| UpdateOutcome::Expires(expires);
         let (inner, durability) = (self.inner(), self.durability());
         self.handle().update(inner, key, &mut change, durability)
     }

@@ -1,6 +1,6 @@
 //! Merges: the calls of a keyspace.
 
-use crate::engine::Handle;
+use crate::engine::EngineHandle;
 use crate::limits::check_limits;
 use crate::types::Kind;
 use crate::{Durability, Error, Keyspace, Result};
@@ -71,7 +71,7 @@ impl Keyspace {
 
     #[cold]
     fn merges_nothing(&self) -> Error {
-        let engine = Handle::engine(self.handle());
+        let engine = EngineHandle::engine(self.handle());
         match engine.capabilities().merges {
             true => Error::NoMergeOperator {
                 keyspace: self.name().to_owned(),

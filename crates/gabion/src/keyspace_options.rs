@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use crate::compaction_filter::FilterOfKeyspace;
 use crate::expiry::millis;
-use crate::log::Malformed;
-use crate::log::codec::{Reader, put_bytes, put_varint};
+use crate::log::MalformedPayload;
+use crate::log::codec::{PayloadReader, put_bytes, put_varint};
 use crate::merge::MergeOperator;
 use crate::{Compression, Engine, Error, Options, Result};
 
@@ -229,8 +229,8 @@ impl KeyspaceOptions {
     }
 
     /// The options of bytes that a store kept.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<KeyspaceOptions, Malformed> {
-        let mut reader = Reader::new(bytes, 0);
+    pub(crate) fn decode(bytes: &[u8]) -> Result<KeyspaceOptions, MalformedPayload> {
+        let mut reader = PayloadReader::new(bytes, 0);
         let (mut options, mut last) = (KeyspaceOptions::default(), 0);
         while !reader.is_empty() {
             let tag = reader.varint()?;
@@ -246,7 +246,7 @@ impl KeyspaceOptions {
                 options.merge = Some(MergeOperator::named(name));
                 continue;
             }
-            let mut value = Reader::new(value, 0);
+            let mut value = PayloadReader::new(value, 0);
             match tag {
                 1 => {
                     options.compression = Some(match value.varint()? {

@@ -75,7 +75,6 @@ mod memory;
 mod merge;
 mod names;
 mod new_dir;
-mod opened;
 mod operands;
 mod options;
 #[cfg(feature = "pm")]
@@ -88,6 +87,7 @@ mod slabs;
 mod slice;
 mod snapshot;
 mod stats;
+mod store_handle;
 mod stripe;
 #[doc(hidden)]
 pub mod text;

@@ -30,13 +30,13 @@
 //!   are anywhere. So no job can fold into one of them what is below it, and leave the record above
 //!   without its base.
 //! - O3. In a keyspace in which values expire, a base is known when a record is written
-//!   ([`Older`]): else nobody could tell which operands came after the base had expired.
+//!   ([`OlderVersion`]): else nobody could tell which operands came after the base had expired.
 
 use std::time::Duration;
 
-use crate::expiry::{Expiry, Moment, Record, has_expired, moment_of, stored, value_of};
-use crate::log::Malformed;
-use crate::log::codec::{Reader, VARINT_BYTES_MAX, put_bytes};
+use crate::expiry::{Expiry, StoredRecord, UnixMillis, has_expired, moment_of, stored, value_of};
+use crate::log::MalformedPayload;
+use crate::log::codec::{PayloadReader, VARINT_BYTES_MAX, put_bytes};
 use crate::merge::{MergeError, MergeOperator};
 use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
@@ -68,24 +68,24 @@ pub(crate) struct Operands {
 }
 
 /// What a key has below a merge, as far as its writer has to look.
-pub(crate) enum Older {
+pub(crate) enum OlderVersion {
     /// Nothing in memory; what is below is not looked for.
     Unknown,
     /// Nothing.
     Nothing,
     /// A record, with its number.
-    Record(Seq, Record),
+    Record(Seq, StoredRecord),
 }
 
 /// How an operator is asked: whose operands they are, and by which moments.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct MergeContext<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) operator: Option<&'a MergeOperator>,
     /// A base that has expired by then is none.
-    pub(crate) moment: Moment,
+    pub(crate) moment: UnixMillis,
     /// When a value expires that takes no other's place.
-    pub(crate) expires: Option<Moment>,
+    pub(crate) expires: Option<UnixMillis>,
 }
 
 impl Operands {
@@ -122,7 +122,7 @@ impl Operands {
     }
 
     /// Whether a record is one of operands whose base is not known.
-    pub(crate) fn are_open_in(record: &Record) -> bool {
+    pub(crate) fn are_open_in(record: &StoredRecord) -> bool {
         let (kind, stored) = record.parts();
         kind == Kind::Merge && Operands::below_of(stored, 1).is_some()
     }
@@ -147,7 +147,7 @@ impl Operands {
         seq: Seq,
         kind: Kind,
         stored: &[u8],
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedPayload> {
         self.since = seq;
         match kind {
             Kind::Put | Kind::PutExpiring => self.base = Base::Put(kind, stored.to_vec()),
@@ -170,14 +170,14 @@ impl Operands {
     }
 
     /// Puts them on top of what their writer has found.
-    fn put_onto_older(&mut self, older: Older) -> Result<(), Malformed> {
+    fn put_onto_older(&mut self, older: OlderVersion) -> Result<(), MalformedPayload> {
         match older {
-            Older::Unknown => Ok(()),
-            Older::Nothing => {
+            OlderVersion::Unknown => Ok(()),
+            OlderVersion::Nothing => {
                 self.put_onto_nothing();
                 Ok(())
             }
-            Older::Record(seq, record) => {
+            OlderVersion::Record(seq, record) => {
                 let (kind, stored) = record.parts();
                 self.put_onto(seq, kind, stored)
             }
@@ -185,7 +185,7 @@ impl Operands {
     }
 
     /// The base's value and when it expires, at a moment.
-    fn base_at(&self, moment: Moment) -> Option<(&[u8], Option<Moment>)> {
+    fn base_at(&self, moment: UnixMillis) -> Option<(&[u8], Option<UnixMillis>)> {
         match &self.base {
             Base::Put(kind, stored) if !has_expired(*kind, stored, || moment) => {
                 let expires = (*kind == Kind::PutExpiring).then(|| moment_of(stored));
@@ -196,7 +196,7 @@ impl Operands {
     }
 
     /// Base and operands merged; a base that is not known is none.
-    fn merged(&self, asked: Asked<'_>) -> Result<(Kind, Vec<u8>), MergeError> {
+    fn merged(&self, asked: MergeContext<'_>) -> Result<(Kind, Vec<u8>), MergeError> {
         let unknown = || MergeError::from("the keyspace has no operator");
         let operator = asked.operator.ok_or_else(unknown)?;
         let base = self.base_at(asked.moment);
@@ -212,7 +212,7 @@ impl Operands {
 
     /// What has to be stored of them: what they amount to, if the base is known and the operator
     /// can tell; else themselves, as few as it makes of them.
-    pub(crate) fn settled(mut self, asked: Asked<'_>) -> (Kind, Vec<u8>) {
+    pub(crate) fn settled(mut self, asked: MergeContext<'_>) -> (Kind, Vec<u8>) {
         if self.base != Base::Unknown
             && let Ok(merged) = self.merged(asked)
         {
@@ -234,10 +234,10 @@ impl Operands {
     ///
     /// # Errors
     /// [`Error::MergeFailed`].
-    pub(crate) fn read(&self, asked: Asked<'_>) -> Result<Option<Record>> {
+    pub(crate) fn read(&self, asked: MergeContext<'_>) -> Result<Option<StoredRecord>> {
         match self.merged(asked) {
             Ok((Kind::Delete, _)) => Ok(None),
-            Ok((kind, stored)) => Ok(Some(Record::new(kind, Slice::new(&stored)))),
+            Ok((kind, stored)) => Ok(Some(StoredRecord::new(kind, Slice::new(&stored)))),
             Err(why) => Err(match asked.operator {
                 Some(operator) => operator.failed(asked.key, &why),
                 None => MergeOperator::named("none").failed(asked.key, &why),
@@ -263,8 +263,8 @@ impl Operands {
     }
 
     /// What was stored.
-    pub(crate) fn decode(stored: &[u8]) -> Result<Operands, Malformed> {
-        let mut reader = Reader::new(stored, 0);
+    pub(crate) fn decode(stored: &[u8]) -> Result<Operands, MalformedPayload> {
+        let mut reader = PayloadReader::new(stored, 0);
         let head = reader.u64()?;
         let [form, ..] = (head >> SINCE_BITS).to_le_bytes();
         let base = match form.checked_sub(1).map(Kind::from_u8) {
@@ -292,10 +292,10 @@ impl Operands {
 
 /// What the commit of operands writes, of which there is one at least, where their key has this.
 pub(crate) fn resolve(
-    asked: Asked<'_>,
+    asked: MergeContext<'_>,
     operands: &[&[u8]],
     own: Seq,
-    older: Older,
+    older: OlderVersion,
 ) -> Result<(Kind, Vec<u8>)> {
     if let Some(merged) = resolve_shortly(asked, operands, &older) {
         return Ok(merged);
@@ -313,8 +313,12 @@ pub(crate) fn resolve(
 
 /// As [`resolve`], for what a counter meets: a value that does not expire, or one operand that the
 /// new one goes together with.
-fn resolve_shortly(asked: Asked<'_>, operands: &[&[u8]], older: &Older) -> Option<(Kind, Vec<u8>)> {
-    let Older::Record(seq, record) = older else {
+fn resolve_shortly(
+    asked: MergeContext<'_>,
+    operands: &[&[u8]],
+    older: &OlderVersion,
+) -> Option<(Kind, Vec<u8>)> {
+    let OlderVersion::Record(seq, record) = older else {
         return None;
     };
     let operator = asked.operator?;
@@ -325,7 +329,7 @@ fn resolve_shortly(asked: Asked<'_>, operands: &[&[u8]], older: &Older) -> Optio
         }
         ((Kind::Merge, stored), [operand]) => {
             let below = Operands::below_of(stored, *seq)?;
-            let mut reader = Reader::new(stored.get(HEAD_BYTES..)?, HEAD_BYTES);
+            let mut reader = PayloadReader::new(stored.get(HEAD_BYTES..)?, HEAD_BYTES);
             let only = reader.bytes().ok().filter(|_| reader.is_empty())?;
             let both = operator.partial(asked.key, only, operand)?;
             let mut stored = Vec::with_capacity(HEAD_BYTES + VARINT_BYTES_MAX + both.len());
@@ -338,12 +342,12 @@ fn resolve_shortly(asked: Asked<'_>, operands: &[&[u8]], older: &Older) -> Optio
 }
 
 /// The error of a record that was checked when it came from its medium, and does not decode.
-pub(crate) fn malformed_in_memory(malformed: Malformed) -> Error {
+pub(crate) fn malformed_in_memory(malformed: MalformedPayload) -> Error {
     malformed.in_file("a MemTable or a table of the store".into(), 0)
 }
 
 /// When a value expires that is new, in a keyspace with a default.
-pub(crate) fn new_moment(default: Option<Duration>, now: Moment) -> Option<Moment> {
+pub(crate) fn new_moment(default: Option<Duration>, now: UnixMillis) -> Option<UnixMillis> {
     default.map(|after| Expiry::After(after).moment(now))
 }
 
@@ -354,8 +358,8 @@ mod tests {
     use super::*;
     use crate::merge::{AddI64, Append};
 
-    fn asked<'a>(operator: &'a MergeOperator, moment: Moment) -> Asked<'a> {
-        Asked {
+    fn asked<'a>(operator: &'a MergeOperator, moment: UnixMillis) -> MergeContext<'a> {
+        MergeContext {
             key: b"key",
             operator: Some(operator),
             moment,
@@ -363,7 +367,7 @@ mod tests {
         }
     }
 
-    fn value(record: Option<Record>) -> Option<Vec<u8>> {
+    fn value(record: Option<StoredRecord>) -> Option<Vec<u8>> {
         record.map(|record| record.into_value().to_vec())
     }
 

@@ -5,15 +5,15 @@
 //! [`Layered`], write buffers above [`FastFair`], a [`SkipList`] of words or [`Cceh`]. All but the
 //! first, and [`Layered`] above [`Cceh`], keep the order of their keys, see [`OrderedIndex`].
 //!
-//! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
-//! the process dies is there when the file is opened again, and the first read is answered at
-//! once, however large the table is; nothing is loaded, replayed or rebuilt, but for two:
-//! [`SpTree`] looks at each of its leaves, at each pair if these are strings, and at the logs of
-//! its write buffers if it has such ([`SpTreeOptions`]), and [`Layered`] at its logs and at each
-//! part of the index below; whoever wants the upper levels of a [`FastFair`] or a [`SkipList`] in
-//! DRAM ([`FastFair::cached`]) has them read. What a *power* failure leaves depends on the file: on
-//! persistent memory all of it, on an ordinary file see [`Class`]. The example `warm_restart` shows
-//! it.
+//! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when the
+//! process dies is there when the file is opened again, and the first read is answered at once,
+//! however large the table is; nothing is loaded, replayed or rebuilt, but for two: [`SpTree`]
+//! looks at each of its leaves, at each pair if these are strings, and at the logs of its write
+//! buffers if it has such ([`SpTreeOptions`]), and [`Layered`] at its logs and at each part of the
+//! index below; whoever wants the upper levels of a [`FastFair`] or a [`SkipList`] in DRAM
+//! ([`FastFair::cached`]) has them read. What a *power* failure leaves depends on the file: on
+//! persistent memory all of it, on an ordinary file see [`PoolClass`]. The example `warm_restart`
+//! shows it.
 //!
 //! An [`Scmkv`] is a store of keys and values of many lengths: it appends what is put to logs, and
 //! cleans them in the background.
@@ -68,16 +68,16 @@
 //! # }
 //! ```
 
-pub use gabion_index::Plan as IndexPlan;
+pub use gabion_index::CreateHints as IndexPlan;
 pub use gabion_index::layered::{Base as LayeredBase, Options as LayeredOptions};
 pub use gabion_index::scmkv::{
     Durability as ScmkvDurability, Entry as ScmkvEntry, Iter as ScmkvIter, Options as ScmkvOptions,
     Scmkv, ScmkvStats,
 };
-pub use gabion_index::sptree::{Limit as SpTreeLimit, Options as SpTreeOptions};
+pub use gabion_index::sptree::{Options as SpTreeOptions, ScanLimit as SpTreeLimit};
 pub use gabion_index::turbo::{Iter as TurboIter, Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
     Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Hot, Index, Item, Layered,
     LevelHash, Masstree, OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,
 };
-pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};
+pub use gabion_media::pmem::{Pool, PoolClass, PoolOptions, PoolStats};

@@ -5,10 +5,10 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::engine::{self, Scan};
+use crate::engine::{self, EngineScan};
 use crate::expiry::{ReadPoint, time_of};
-use crate::opened::Opened;
 use crate::ranges::{prefix_bounds, range_bounds};
+use crate::store_handle::StoreHandle;
 use crate::{Cursor, Iter, Keyspace, Result, Slice};
 
 /// A view of all keyspaces as they were when the snapshot was taken. Clones share the view.
@@ -24,12 +24,12 @@ use crate::{Cursor, Iter, Keyspace, Result, Slice};
 /// # Panics
 /// Its methods, when the keyspace is not one of the snapshot's store.
 pub struct Snapshot {
-    store: Arc<Opened>,
+    store: Arc<StoreHandle>,
     point: ReadPoint,
 }
 
 impl Snapshot {
-    pub(crate) fn new(store: &Arc<Opened>) -> Snapshot {
+    pub(crate) fn new(store: &Arc<StoreHandle>) -> Snapshot {
         Snapshot {
             point: store.engine.begin_snapshot(),
             store: Arc::clone(store),
@@ -106,7 +106,7 @@ impl Snapshot {
         Cursor::new(self.scan(keyspace, &range))
     }
 
-    fn scan<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: &impl RangeBounds<K>) -> Scan {
+    fn scan<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: &impl RangeBounds<K>) -> EngineScan {
         let keyspace = self.own(keyspace);
         let (lower, upper) = range_bounds(range);
         self.store.engine.share_snapshot(self.point);
@@ -115,7 +115,7 @@ impl Snapshot {
 
     /// The keyspace as the engine has it. A number of one store says nothing in another.
     #[inline]
-    fn own<'k>(&self, keyspace: &'k Keyspace) -> &'k engine::Keyspace {
+    fn own<'k>(&self, keyspace: &'k Keyspace) -> &'k engine::EngineKeyspace {
         assert!(
             keyspace.store_id() == self.store.id,
             "the keyspace belongs to another store than the snapshot"

@@ -8,17 +8,17 @@ const STRIPES: usize = 16;
 
 /// One `T` for each sixteenth of the threads.
 #[derive(Debug, Default)]
-pub(crate) struct Striped<T>([Apart<T>; STRIPES]);
+pub(crate) struct Striped<T>([CachePadded<T>; STRIPES]);
 
 /// On cache lines of its own: two, since lines are fetched in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Apart<T>(T);
+struct CachePadded<T>(T);
 
 impl<T> Striped<T> {
     /// As many as there are stripes.
     pub(crate) fn of(mut make: impl FnMut() -> T) -> Striped<T> {
-        Striped(std::array::from_fn(|_| Apart(make())))
+        Striped(std::array::from_fn(|_| CachePadded(make())))
     }
 
     /// The one of the calling thread, and of those that share its number.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gabion::{Db, Durability, Engine, Error, MappedOptions, Options, Tuning, WriteBatch};
-use gabion_media::forked::{self, Child};
-use gabion_media::seeded::{Context, Random, setting};
+use gabion_media::forked::{self, ForkedChild};
+use gabion_media::seeded::{PanicContext, SeededRng, setting};
 use tempfile::TempDir;
 
 /// Held by the test that runs.
@@ -126,7 +126,7 @@ fn a_forked_child_takes_nothing_from_its_parent() {
     let _alone = alone();
     for engine in Engine::ALL {
         for threads in [0, 2] {
-            let _context = Context(|| format!("{engine}, {threads} threads"));
+            let _context = PanicContext(|| format!("{engine}, {threads} threads"));
             fork_with_an_open_store(*engine, threads);
         }
     }
@@ -238,7 +238,7 @@ fn fork_with_an_open_store(engine: Engine, threads: usize) {
     }
 }
 
-fn sleeping_child() -> Child {
+fn sleeping_child() -> ForkedChild {
     let child = forked::start(|| {
         std::thread::sleep(Duration::from_mins(10));
         Ok(())
@@ -303,7 +303,7 @@ fn kill_within(
 }
 
 /// Some time, mostly short.
-fn some_time(random: &mut Random) -> Duration {
+fn some_time(random: &mut SeededRng) -> Duration {
     let most = [100, 1_000, 10_000, 60_000][random.index(4)];
     Duration::from_micros(random.index(most) as u64)
 }
@@ -314,7 +314,7 @@ fn some_time(random: &mut Random) -> Duration {
 #[test]
 fn a_killed_checkpoint_or_repair_leaves_nothing_that_is_taken_for_a_store() {
     let _alone = alone();
-    let mut random = Random::new(setting("GABION_SEED", 1));
+    let mut random = SeededRng::new(setting("GABION_SEED", 1));
     let with_copies = Engine::ALL
         .iter()
         .filter(|engine| engine.capabilities().checkpoint);
@@ -325,7 +325,7 @@ fn a_killed_checkpoint_or_repair_leaves_nothing_that_is_taken_for_a_store() {
         fill(&store, *engine);
         let mut parts = 0;
         for (round, is_repair) in (0..kills()).flat_map(|round| [(round, false), (round, true)]) {
-            let _context = Context(|| format!("{engine}, round {round}, repair {is_repair}"));
+            let _context = PanicContext(|| format!("{engine}, round {round}, repair {is_repair}"));
             let (copy, place) = (path("copy"), path("copy.incomplete"));
             let work = || match is_repair {
                 true => gabion::repair(&store, &copy).map(drop),
@@ -364,12 +364,12 @@ fn a_killed_checkpoint_or_repair_leaves_nothing_that_is_taken_for_a_store() {
 #[test]
 fn a_store_whose_making_or_removal_is_killed_is_none_or_whole() {
     let _alone = alone();
-    let mut random = Random::new(setting("GABION_SEED", 1));
+    let mut random = SeededRng::new(setting("GABION_SEED", 1));
     for (engine, round) in Engine::ALL
         .iter()
         .flat_map(|engine| (0..kills()).map(move |round| (*engine, round)))
     {
-        let _context = Context(|| format!("{engine}, round {round}"));
+        let _context = PanicContext(|| format!("{engine}, round {round}"));
         let dir = directory();
         let store = dir.path().join("store");
         let make = || options_of(engine).open(&store);

@@ -56,7 +56,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "calls the system to begin to write a range of a file",
     ),
     (
-        "crates/gabion-media/src/pages.rs",
+        "crates/gabion-media/src/system_memory.rs",
         "maps memory, and asks for large pages by address",
     ),
     (
@@ -80,15 +80,15 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "lock-free hash directory",
     ),
     (
-        "crates/gabion/src/engine/memtable/order/cursor.rs",
+        "crates/gabion/src/engine/memtable/key_tree/cursor.rs",
         "holds on to nodes and records, together with their memory",
     ),
     (
-        "crates/gabion/src/engine/memtable/order/mod.rs",
+        "crates/gabion/src/engine/memtable/key_tree/mod.rs",
         "reaches the first node of the tree",
     ),
     (
-        "crates/gabion/src/engine/memtable/order/node.rs",
+        "crates/gabion/src/engine/memtable/key_tree/node.rs",
         "nodes and records behind pointers that readers follow without locks",
     ),
     (

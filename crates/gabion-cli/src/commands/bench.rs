@@ -5,8 +5,8 @@ use std::path::Path;
 use gabion::{Db, Engine, Error, MappedOptions, Options, Tuning};
 use gabion_lab::result::PhaseResult;
 use gabion_lab::run::{Runner, Settings, Subject};
-use gabion_lab::target::{Abilities, Store};
-use gabion_lab::targets::wip;
+use gabion_lab::target::{Store, TargetCapabilities};
+use gabion_lab::targets::gabion_store;
 use gabion_lab::workload::{Distribution, Workload};
 use serde_json::json;
 
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
     // That of a store that is kept, whatever the arguments say.
     let engine = db.engine();
     check_phases(engine, &phases)?;
-    let store = wip::opened(db, store_settings(arguments, engine)?);
+    let store = gabion_store::opened(db, store_settings(arguments, engine)?);
     let results = measure(&*store, engine, settings, arguments, &phases, output);
     let results = results.and_then(|results| {
         store.close()?;
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
 
 /// Refuses phases that a store of this engine cannot do.
 fn check_phases(engine: Engine, phases: &[&Workload]) -> Result<(), Failure> {
-    let abilities = Abilities {
+    let abilities = TargetCapabilities {
         ordered: engine.capabilities().ordered,
         backward: engine.capabilities().ordered,
         synced_writes: true,

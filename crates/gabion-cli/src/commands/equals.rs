@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use gabion_lab::equals::page::{Held, Page, held};
-use gabion_lab::equals::{self, Terms};
+use gabion_lab::equals::page::{DataSize, Page, held};
+use gabion_lab::equals::{self, EqualsOptions};
 
 use super::lab::{MIB, carry_out, create, finish, plan, registry, write_to};
 use crate::args::lab::LabEqualsArguments;
@@ -19,7 +19,7 @@ pub(super) fn run(arguments: &LabEqualsArguments, output: &mut Output) -> Result
              --hold-flushes, after which it would not be at rest",
         ));
     }
-    let terms = Terms {
+    let terms = EqualsOptions {
         num: arguments.num,
         key_bytes: arguments.key_size,
         value_bytes: arguments.value_size,
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &LabEqualsArguments, output: &mut Output) -> Result
     }
     let shown = output.bytes(text.as_bytes()).and_then(|()| output.flush());
     finish(&report, &reports)?;
-    if let Held::Unequal(all) = held(&report.results) {
+    if let DataSize::Unequal(all) = held(&report.results) {
         return Err(Failure::new(format!(
             "the stores do not hold equally many records: {}",
             all.join(", ")
@@ -78,7 +78,7 @@ fn command(arguments: &LabEqualsArguments, targets: &[String]) -> String {
     add("key-size", arguments.key_size.to_string());
     add("value-size", arguments.value_size.to_string());
     add("threads", arguments.threads.to_string());
-    if arguments.reads != Terms::default().reads {
+    if arguments.reads != EqualsOptions::default().reads {
         add("reads", arguments.reads.to_string());
     }
     add("seconds", arguments.seconds.to_string());

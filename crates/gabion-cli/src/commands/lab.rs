@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gabion_lab::experiment::{self, Event, Experiment, Report};
-use gabion_lab::figure::{self, Figure, Making};
+use gabion_lab::figure::{self, Figure, FigureSource};
 use gabion_lab::page;
 use gabion_lab::plan::{Plan, Resources, labelled};
 use gabion_lab::result::PhaseResult;
@@ -90,12 +90,12 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     let figure = figure::named(&arguments.name)?;
     let scale = Scale::new(arguments.scale)?;
     match figure.making {
-        Making::Stores(runs) => of_stores(runs, arguments, output),
-        Making::Structure(make) => {
+        FigureSource::Stores(runs) => of_stores(runs, arguments, output),
+        FigureSource::Structure(make) => {
             check_alone(figure, "one structure", arguments)?;
             print(&make(scale).map_err(gabion_lab::Error::from)?, output)
         }
-        Making::Files(make) => {
+        FigureSource::Files(make) => {
             check_alone(figure, "what lies in files", arguments)?;
             print(&make(scale, place(&arguments.trials, "files")?)?, output)
         }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gabion::Options;
-use gabion_lab::figure::{Figure, Making, Outcome, Verdict, figures, named};
+use gabion_lab::figure::{Figure, FigureSource, Outcome, Verdict, figures, named};
 use gabion_lab::page::reproduction::page;
 use gabion_lab::page::score;
 use gabion_lab::plan::{Plan, Resources};
-use gabion_lab::reproduce::{Kept, Terms, check_scale};
+use gabion_lab::reproduce::{FigureTerms, OutcomeStore, check_scale};
 use gabion_lab::scale::Scale;
 use gabion_lab::stores::{self, Runs};
 use gabion_lab::text::{Unit, counted};
@@ -36,7 +36,10 @@ enum Missing {
 pub(super) fn run(arguments: &LabReproduceArguments, output: &mut Output) -> Result<(), Failure> {
     check_scale(arguments.scale)?;
     let chosen = chosen(&arguments.only)?;
-    let kept = Kept::open(&arguments.dir, Terms::of(arguments.scale, &registry()))?;
+    let kept = OutcomeStore::open(
+        &arguments.dir,
+        FigureTerms::of(arguments.scale, &registry()),
+    )?;
     let stop = stopped_by_signals()?;
     let mut outcomes = Vec::new();
     let mut failed = Vec::new();
@@ -91,7 +94,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Figure>, Failure> {
 /// Makes a figure.
 fn made(
     figure: &Figure,
-    kept: &Kept,
+    kept: &OutcomeStore,
     arguments: &LabReproduceArguments,
     stop: &AtomicBool,
 ) -> Result<Result<Outcome, Missing>, Failure> {
@@ -104,11 +107,11 @@ fn made(
         ..Outcome::default()
     };
     match figure.making {
-        Making::Structure(make) => {
+        FigureSource::Structure(make) => {
             outcome.tables = make(scale).map_err(gabion_lab::Error::from)?;
         }
-        Making::Files(make) => outcome.tables = make(scale, &kept.stores())?,
-        Making::Stores(runs) => {
+        FigureSource::Files(make) => outcome.tables = make(scale, &kept.stores())?,
+        FigureSource::Stores(runs) => {
             let plans = plans(runs, part, &kept.stores())?;
             let silence_max = Duration::from_secs(arguments.hang_seconds_max);
             let report = conduct(&plans, silence_max, stop, |_| Ok(()))?;
@@ -133,7 +136,7 @@ fn plans(runs: &Runs, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
     let is_built = |peer: &&&str| registry.named(peer).is_ok();
     let peers: Vec<&str> = runs.peers.iter().filter(is_built).copied().collect();
     let targets = [owned(runs.targets), owned(&peers)].concat();
-    let plan = |run: &stores::Part| {
+    let plan = |run: &stores::FigureRun| {
         Ok(Plan {
             targets: targets.clone(),
             workloads: owned(run.workloads),
@@ -155,7 +158,7 @@ fn plans(runs: &Runs, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
 
 fn write_page(
     path: &Path,
-    kept: &Kept,
+    kept: &OutcomeStore,
     outcomes: &[Outcome],
     notes: &[String],
 ) -> Result<(), Failure> {

@@ -202,7 +202,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_media::seeded::Random;
+    use gabion_media::seeded::SeededRng;
 
     fn rows(text: &[u8], quotes: bool, piece: usize) -> Result<Vec<Vec<Vec<u8>>>, NoRow> {
         let mut rows = Rows {
@@ -223,7 +223,7 @@ mod tests {
     /// ends inside quotes for a whole one.
     #[test]
     fn rows_are_those_of_the_csv_crate() {
-        let mut rng = Random::new(1);
+        let mut rng = SeededRng::new(1);
         let (mut unclosed, mut compared) = (0, 0);
         for _ in 0..20_000 {
             let text: Vec<u8> = (0..rng.below(24))

@@ -4,7 +4,7 @@ use std::io::{Cursor, Read, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let text = dumped(&pairs);
-        let mut rng = Random::new(seed);
+        let mut rng = SeededRng::new(seed);
         for at in 0..text.len() {
             let cut = records(&text[..at], 64, &Form::Dump);
             prop_assert!(cut.is_err() || at + 1 == text.len() && cut.unwrap() == pairs);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gabion::Engine;
-use gabion_index::registry::{self, Reads, Registered};
+use gabion_index::registry::{self, ReadProtocol, Registered};
 
 use crate::support::Place;
 
@@ -120,8 +120,8 @@ fn row(index: &Registered) -> String {
         None => "words",
     };
     let reads = match index.reads {
-        Reads::Optimistic => "optimistic",
-        Reads::LockFree => "lock-free",
+        ReadProtocol::Optimistic => "optimistic",
+        ReadProtocol::LockFree => "lock-free",
         other => panic!("docs/indexes.md does not say what {other:?} means"),
     };
     let (name, cost) = (index.name, index.persists);

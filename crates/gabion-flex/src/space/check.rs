@@ -9,9 +9,9 @@ use gabion_media::{Disk, ReadFile};
 
 use super::geometry::MARK;
 use super::layout::DATA_NAME;
-use super::recovery::{self, DurablePoint, Found, Known};
-use super::sums::{Soundness, SumTable, Sums};
-use crate::tree::Absent;
+use super::recovery::{self, DurablePoint, RecoveredSpace, SegmentFacts};
+use super::sums::{BlockCheck, BlockSums, SumTable};
+use crate::tree::AbsentLeaf;
 use crate::{Error, Extent, Result};
 
 /// What a check found.
@@ -52,7 +52,7 @@ pub struct Problem {
 /// A part of a space's content, as a check reads it.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Piece<'p> {
+pub struct CheckedPiece<'p> {
     /// Where it begins in the address space.
     pub offset: u64,
     /// Its bytes.
@@ -60,13 +60,17 @@ pub struct Piece<'p> {
     /// Whether its first byte is marked, see [`Edit::InsertMarked`](crate::Edit::InsertMarked).
     pub is_marked: bool,
     /// What is there.
-    pub content: Content<'p>,
+    pub content: PieceContent<'p>,
 }
 
-impl<'p> Piece<'p> {
+impl<'p> CheckedPiece<'p> {
     /// The piece at an offset, with its length and whether it is marked.
-    pub fn new(offset: u64, (len, is_marked): (u64, bool), content: Content<'p>) -> Piece<'p> {
-        Piece {
+    pub fn new(
+        offset: u64,
+        (len, is_marked): (u64, bool),
+        content: PieceContent<'p>,
+    ) -> CheckedPiece<'p> {
+        CheckedPiece {
             offset,
             len,
             is_marked,
@@ -78,7 +82,7 @@ impl<'p> Piece<'p> {
 /// What a check finds in a part of a space.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Content<'p> {
+pub enum PieceContent<'p> {
     /// These bytes.
     Data(&'p [u8]),
     /// Zeros that take no space.
@@ -106,7 +110,7 @@ enum Part {
 pub(super) fn check(
     disk: &Disk,
     reached: DurablePoint,
-    visit: impl FnMut(&Piece<'_>),
+    visit: impl FnMut(&CheckedPiece<'_>),
 ) -> Result<CheckReport> {
     if !recovery::exists(disk)? {
         return Err(recovery::no_tree(disk));
@@ -144,8 +148,8 @@ impl CheckReport {
     fn check_found(
         &mut self,
         disk: &Disk,
-        found: Found,
-        visit: impl FnMut(&Piece<'_>),
+        found: RecoveredSpace,
+        visit: impl FnMut(&CheckedPiece<'_>),
     ) -> Result<()> {
         self.len = found.tree.len();
         self.extents = found.tree.extent_count();
@@ -158,7 +162,7 @@ impl CheckReport {
                 self.add(error)?;
             }
         }
-        let Found {
+        let RecoveredSpace {
             sums,
             segments,
             live,
@@ -197,7 +201,7 @@ impl CheckReport {
 
     /// All parts of the space in order. A leaf of the tree that cannot be read costs what it says,
     /// and no more.
-    fn read_parts(&mut self, found: &Found) -> Result<Vec<Part>> {
+    fn read_parts(&mut self, found: &RecoveredSpace) -> Result<Vec<Part>> {
         let parts = RefCell::new(Vec::new());
         let mut extents = 0;
         let known = |extent| {
@@ -206,7 +210,7 @@ impl CheckReport {
             true
         };
         let mut is_whole = true;
-        let unknown = |absent: &Absent, error| {
+        let unknown = |absent: &AbsentLeaf, error| {
             is_whole = false;
             let range = absent.offset..absent.offset + absent.len;
             parts.borrow_mut().push(Part::Unknown(range));
@@ -226,7 +230,7 @@ impl CheckReport {
     fn check_live(
         &mut self,
         file: &ReadFile,
-        sums: &Sums,
+        sums: &BlockSums,
         parts: &[Part],
         live: &BTreeMap<u32, u64>,
     ) {
@@ -261,10 +265,10 @@ impl CheckReport {
     /// Reads a segment, and returns its checksums.
     fn check_segment(
         &mut self,
-        sums: &Sums,
+        sums: &BlockSums,
         file: &ReadFile,
         number: u32,
-        known: Known,
+        known: SegmentFacts,
     ) -> Result<SumTable> {
         let table = match known.table {
             Some(table) => table,
@@ -308,17 +312,17 @@ impl CheckReport {
 /// Calls `visit` with each part of the space and what is there. Damage was told before.
 fn hand_out(
     parts: &[Part],
-    sums: &Sums,
+    sums: &BlockSums,
     tables: &BTreeMap<u32, SumTable>,
     file: &ReadFile,
-    mut visit: impl FnMut(&Piece<'_>),
+    mut visit: impl FnMut(&CheckedPiece<'_>),
 ) -> Result<()> {
     let mut bytes = Vec::new();
     for part in parts {
         let extent = match part {
             Part::Known(extent) => extent,
             Part::Unknown(range) => {
-                visit(&Piece {
+                visit(&CheckedPiece {
                     offset: range.start,
                     len: range.end - range.start,
                     is_marked: false,
@@ -328,19 +332,19 @@ fn hand_out(
             }
         };
         let (segment, within) = sums.geometry.split(extent.address);
-        let whole = |content| Piece {
+        let whole = |content| CheckedPiece {
             offset: extent.offset,
             len: extent.len,
             is_marked: !extent.is_hole() && extent.address & MARK != 0,
             content,
         };
         if extent.is_hole() {
-            visit(&whole(Content::Hole));
+            visit(&whole(PieceContent::Hole));
         } else if let Some(table) = tables.get(&segment) {
             // An extent is shorter than its segment.
             bytes.resize(usize::try_from(extent.len).unwrap_or_default(), 0);
             match sums.read(file, segment, table, within, &mut bytes) {
-                Ok(()) => visit(&whole(Content::Data(&bytes))),
+                Ok(()) => visit(&whole(PieceContent::Data(&bytes))),
                 Err(error) if is_damage(&error) => {
                     by_blocks(
                         &whole(UNREADABLE),
@@ -360,7 +364,7 @@ fn hand_out(
     Ok(())
 }
 
-const UNREADABLE: Content<'static> = Content::Damaged {
+const UNREADABLE: PieceContent<'static> = PieceContent::Damaged {
     bytes: &[],
     is_put_right: false,
 };
@@ -377,12 +381,12 @@ fn is_damage(error: &Error) -> bool {
 
 /// Hands out an extent in which a block is damaged, block by block.
 fn by_blocks(
-    extent: &Piece<'_>,
+    extent: &CheckedPiece<'_>,
     (segment, within): (u32, u32),
-    sums: &Sums,
+    sums: &BlockSums,
     table: &SumTable,
     file: &ReadFile,
-    visit: &mut impl FnMut(&Piece<'_>),
+    visit: &mut impl FnMut(&CheckedPiece<'_>),
 ) -> Result<()> {
     let block_bytes = u64::from(sums.geometry.block_bytes());
     let (begin, end) = (u64::from(within), u64::from(within) + extent.len);
@@ -393,22 +397,22 @@ fn by_blocks(
         // Blocks of a segment are counted with 32 bits.
         let number = u32::try_from(block).unwrap_or(u32::MAX);
         let read = match sums.read_block(file, segment, table, number) {
-            Err(error) if is_damage(&error) => (Vec::new(), Soundness::Damaged),
+            Err(error) if is_damage(&error) => (Vec::new(), BlockCheck::Damaged),
             read => read?,
         };
         let skipped = at - block * block_bytes;
         let range = usize::try_from(skipped).unwrap_or(usize::MAX)
             ..usize::try_from(to - block * block_bytes).unwrap_or(usize::MAX);
         let bytes = read.0.get(range).unwrap_or_default();
-        visit(&Piece {
+        visit(&CheckedPiece {
             offset: extent.offset + (at - begin),
             len: to - at,
             is_marked: extent.is_marked && at == begin,
             content: match read.1 {
-                Soundness::Sound if !bytes.is_empty() => Content::Data(bytes),
-                soundness => Content::Damaged {
+                BlockCheck::Sound if !bytes.is_empty() => PieceContent::Data(bytes),
+                soundness => PieceContent::Damaged {
                     bytes,
-                    is_put_right: soundness == Soundness::PutRight,
+                    is_put_right: soundness == BlockCheck::PutRight,
                 },
             },
         });

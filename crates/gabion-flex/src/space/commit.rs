@@ -16,12 +16,14 @@ use gabion_media::{Disk, LogFile, ReadFile};
 use super::Inner;
 use super::geometry::Geometry;
 use super::layout::{LOG_HEADER_BYTES, LogHeader, log_name};
-use super::log::{FRAME_HEAD_BYTES, Frames, RECORD_BYTES, Record, Records, SumsRecord};
-use super::segments::{Class, Segments, State};
-use super::shared::Shared;
-use super::sums::Sums;
-use super::tree_file::{TreeFile, Written};
-use super::writer::{Log, Session, Staged};
+use super::log::{
+    FRAME_HEAD_BYTES, FrameCodec, LogRecord, PendingRecords, RECORD_BYTES, SumsRecord,
+};
+use super::read_state::ReadState;
+use super::segments::{SegmentClass, SegmentState, Segments};
+use super::sums::BlockSums;
+use super::tree_file::{TreeFile, UnsettledNodes};
+use super::writer::{CurrentLog, StagedBytes, WriteSession};
 use crate::{FlexTree, Result};
 
 /// Nodes that are taken for saved under one lock of the readers: some 100 us.
@@ -43,10 +45,10 @@ impl Inner {
     }
 }
 
-impl Session<'_> {
+impl WriteSession<'_> {
     /// Makes everything done so far durable, on a full disk in the place of the reserve.
     pub(crate) fn commit(&mut self) -> Result<()> {
-        self.with_reserve(Session::try_commit)
+        self.with_reserve(WriteSession::try_commit)
     }
 
     fn try_commit(&mut self) -> Result<()> {
@@ -86,7 +88,7 @@ impl Session<'_> {
     /// Lets go of segments that are being filled with nothing in use, which then need not be
     /// written: they die with the save that follows.
     fn drop_unused_buffers(&mut self) {
-        for class in Class::ALL {
+        for class in SegmentClass::ALL {
             let mut shared = self.space.shared.alone();
             let segments = &mut self.writer.segments;
             let buffer = shared.buffer_mut(class);
@@ -99,7 +101,7 @@ impl Session<'_> {
         }
     }
 
-    /// As [`Session::checkpoint`], without giving space back.
+    /// As [`WriteSession::checkpoint`], without giving space back.
     pub(super) fn save(&mut self) -> Result<()> {
         self.with_reserve(|session| {
             session.sync_data()?;
@@ -131,7 +133,7 @@ impl Session<'_> {
     }
 
     fn sync_data(&mut self) -> Result<()> {
-        for class in Class::ALL {
+        for class in SegmentClass::ALL {
             self.write_out(class)?;
         }
         if self.writer.data_dirty {
@@ -216,15 +218,15 @@ pub(super) fn save_tree(
     disk: &Disk,
     tree_file: &mut TreeFile,
     tree: &FlexTree,
-    records: &Records,
+    records: &PendingRecords,
     log_bytes: u64,
-) -> Result<(Log, Written)> {
+) -> Result<(CurrentLog, UnsettledNodes)> {
     let written = tree_file.write_nodes(tree)?;
     let header = tree_file.next_header(tree, &written.saving);
-    let log = Log::create(disk, header.space, header.version, records, log_bytes);
+    let log = CurrentLog::create(disk, header.space, header.version, records, log_bytes);
     // Where there is no room for a log that lasts long, a short one does.
     let log = log.or_else(|error| match error.may_try_again() {
-        true => Log::create(disk, header.space, header.version, records, 0),
+        true => CurrentLog::create(disk, header.space, header.version, records, 0),
         false => Err(error),
     });
     match log.and_then(|log| tree_file.switch(header).map(|()| log)) {
@@ -240,37 +242,37 @@ pub(super) fn save_tree(
 /// a recovery need not look at all extents, and checksums that stand nowhere else.
 pub(super) fn segment_records(
     segments: &Segments,
-    staged: &Staged,
-    shared: &Shared,
-    sums: &Sums,
+    staged: &StagedBytes,
+    shared: &ReadState,
+    sums: &BlockSums,
     data: &ReadFile,
-) -> Result<Records> {
-    let mut records = Records::default();
+) -> Result<PendingRecords> {
+    let mut records = PendingRecords::default();
     for (number, segment) in segments.iter() {
         let generation = segment.generation;
         // One that is dying is free once this log is in effect.
-        if matches!(segment.state, State::Full | State::Left) && segment.valid == 0 {
+        if matches!(segment.state, SegmentState::Full | SegmentState::Left) && segment.valid == 0 {
             continue;
         }
-        if segment.state != State::Free {
-            records.push(&Record::Segment {
+        if segment.state != SegmentState::Free {
+            records.push(&LogRecord::Segment {
                 segment: number,
                 generation,
                 live: u64::from(segment.valid).saturating_sub(staged.of(number)),
             });
         }
         let (written, table) = match segment.state {
-            State::Free | State::Full => continue,
-            State::Open(class) => match shared.buffer(class) {
+            SegmentState::Free | SegmentState::Full => continue,
+            SegmentState::Open(class) => match shared.buffer(class) {
                 Some(buffer) => (buffer.written, buffer.sums.clone()),
                 None => continue,
             },
-            State::Left => {
+            SegmentState::Left => {
                 let table = shared.table(sums, data, number)?;
                 (table.written, table.sums.clone())
             }
         };
-        records.push(&Record::Sums(SumsRecord {
+        records.push(&LogRecord::Sums(SumsRecord {
             segment: number,
             state: segment.state,
             generation,
@@ -284,7 +286,7 @@ pub(super) fn segment_records(
 
 /// Bytes of the shortest log that can continue a tree now, by estimate and not less.
 pub(super) fn log_bytes_least(segments: &Segments, geometry: &Geometry) -> u64 {
-    let with_sums = u64::from(segments.left_max()) + Class::ALL.len() as u64;
+    let with_sums = u64::from(segments.left_max()) + SegmentClass::ALL.len() as u64;
     let sums = (u64::from(geometry.blocks()) * 4).next_multiple_of(8) + RECORD_BYTES as u64;
     let records = u64::from(segments.count()) * RECORD_BYTES as u64 + with_sums * sums;
     capacity_of(records, 0)
@@ -296,15 +298,15 @@ fn capacity_of(records: u64, log_bytes: u64) -> u64 {
     log_bytes.max(2 * needed + LOG_ROOM_MIN)
 }
 
-impl Log {
+impl CurrentLog {
     /// Makes the log that continues a version of the tree. It and its name are durable.
     pub(crate) fn create(
         disk: &Disk,
         space: u64,
         version: u64,
-        records: &Records,
+        records: &PendingRecords,
         log_bytes: u64,
-    ) -> Result<Log> {
+    ) -> Result<CurrentLog> {
         let name = log_name(version);
         match disk.remove(&name) {
             Err(error) if !error.is_not_found() => return Err(error.into()),
@@ -320,7 +322,9 @@ impl Log {
         let filled = disk
             .create_log(&name, capacity)
             .map_err(Into::into)
-            .and_then(|file| Log::fill(file, &header, Frames::new(space, version), records));
+            .and_then(|file| {
+                CurrentLog::fill(file, &header, FrameCodec::new(space, version), records)
+            });
         let log = filled.and_then(|log| disk.sync_dir().map(|()| log).map_err(Into::into));
         log.inspect_err(|_| {
             // The first error is the one to tell; what stays is removed by the next opening.
@@ -328,9 +332,14 @@ impl Log {
         })
     }
 
-    fn fill(mut file: LogFile, header: &[u8], frames: Frames, records: &Records) -> Result<Log> {
+    fn fill(
+        mut file: LogFile,
+        header: &[u8],
+        frames: FrameCodec,
+        records: &PendingRecords,
+    ) -> Result<CurrentLog> {
         file.append(&[header])?;
-        let mut log = Log {
+        let mut log = CurrentLog {
             sync: file.sync_handle(),
             durable: header.len() as u64,
             begun: 0,

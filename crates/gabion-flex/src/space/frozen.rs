@@ -17,9 +17,9 @@ use gabion_media::ReadFile;
 use super::Inner;
 use super::geometry::{FOOTER_HEAD_BYTES, Geometry};
 use super::layout::{DATA_NAME, DataHeader, TREE_HEADER_BYTES, TREE_NAME, log_name};
-use super::segments::State;
+use super::segments::SegmentState;
 use super::tree_file::slot_offset;
-use super::writer::Session;
+use super::writer::WriteSession;
 use crate::Result;
 use crate::tree::NODE_BYTES;
 
@@ -146,11 +146,11 @@ impl Drop for Frozen {
     }
 }
 
-impl Session<'_> {
+impl WriteSession<'_> {
     /// Saves the tree if anything has changed since it was saved.
     fn save_if_changed(&mut self) -> Result<()> {
         let writer = &*self.writer;
-        let is_saved = |log: &super::writer::Log| log.file.position() == log.begun;
+        let is_saved = |log: &super::writer::CurrentLog| log.file.position() == log.begun;
         let is_unchanged = writer.pending.is_empty()
             && !writer.data_dirty
             && writer.log.as_ref().is_some_and(is_saved)
@@ -164,7 +164,7 @@ impl Session<'_> {
     /// Whether no data is in buffers only.
     fn is_written_out(&self) -> bool {
         let shared = self.space.shared.share();
-        super::segments::Class::ALL.iter().all(|class| {
+        super::segments::SegmentClass::ALL.iter().all(|class| {
             let buffer = shared.buffer(*class);
             buffer.is_none_or(|own| own.bytes.len() == own.written as usize)
         })
@@ -249,17 +249,17 @@ impl Session<'_> {
             let offset = geometry.file_offset(number, 0);
             let footer = geometry.file_offset(number, geometry.room());
             match segment.state {
-                State::Full if segment.valid > 0 => parts.push(FrozenPart {
+                SegmentState::Full if segment.valid > 0 => parts.push(FrozenPart {
                     offset,
                     len: footer + footer_bytes - offset,
                     content: Content::Segment { footer },
                 }),
-                State::Left if segment.valid > 0 => {
+                SegmentState::Left if segment.valid > 0 => {
                     let table = shared.table(&self.space.sums, &self.space.data, number)?;
                     let known = (table.written, table.generation, &table.sums[..]);
                     parts.extend(filled_parts(&geometry, number, known));
                 }
-                State::Open(class) => {
+                SegmentState::Open(class) => {
                     let buffer = shared.buffer(class);
                     let known = buffer.map(|own| (own.written, own.generation, &own.sums[..]));
                     parts.extend(
@@ -268,7 +268,7 @@ impl Session<'_> {
                             .flat_map(|known| filled_parts(&geometry, number, known)),
                     );
                 }
-                State::Free | State::Full | State::Left => {}
+                SegmentState::Free | SegmentState::Full | SegmentState::Left => {}
             }
         }
         Ok(parts)

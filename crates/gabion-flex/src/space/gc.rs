@@ -21,11 +21,11 @@
 //! back to the old addresses, whose segments are untouched.
 
 use super::geometry::MARK;
-use super::reserve::Added;
-use super::segments::Class;
-use super::victims::{SegmentSet, Wanted, choose};
-use super::writepath::Places;
-use super::writer::{Placed, Session};
+use super::reserve::ReserveDemand;
+use super::segments::SegmentClass;
+use super::victims::{SegmentSet, VictimQuery, choose};
+use super::writepath::DataPlacement;
+use super::writer::{PlacedData, WriteSession};
 use crate::{Error, Extent, Result};
 
 /// Extents that are moved under one lock of the readers: some 100 us.
@@ -51,7 +51,7 @@ const JOINED_MAX: usize = 512;
 /// A small round of collection, for who has idle time: see
 /// [`FlexSpace::collect_some`](crate::FlexSpace::collect_some).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct GcRound {
     /// Segments that are emptied, at most; one at least.
     pub segments: u32,
     /// A segment is emptied only if so many parts of 32 of it or more are garbage. A byte that is
@@ -59,12 +59,12 @@ pub struct Round {
     pub garbage_parts: u32,
 }
 
-impl Session<'_> {
+impl WriteSession<'_> {
     /// Frees segments until more than those that are kept free are available, or nothing more can
     /// be won.
     pub(crate) fn make_room(&mut self) -> Result<()> {
         loop {
-            self.look_at_room(Class::User);
+            self.look_at_room(SegmentClass::User);
             if self.writer.segments.available() > self.writer.segments.kept_free() {
                 break;
             }
@@ -88,8 +88,8 @@ impl Session<'_> {
         }
         let room = self.space.sums.geometry.room();
         let reserve = self.writer.segments.reserve();
-        self.look_at_room(Class::Moved);
-        let victims = self.victims(Wanted {
+        self.look_at_room(SegmentClass::Moved);
+        let victims = self.victims(VictimQuery {
             segments: reserve,
             live_max: room - 1,
             garbage: u64::from(reserve.div_ceil(WON_ONE_IN)) * u64::from(room),
@@ -100,15 +100,15 @@ impl Session<'_> {
 
     /// A small round of collection; returns how many bytes were moved, `None` if no segment is
     /// worth it.
-    pub(crate) fn collect_some(&mut self, round: Round) -> Result<Option<u64>> {
+    pub(crate) fn collect_some(&mut self, round: GcRound) -> Result<Option<u64>> {
         if self.writer.segments.is_pinned() {
             return Ok(None);
         }
         let room = self.space.sums.geometry.room();
         // Where much was removed there may be more segments than the data is worth, and none free.
         let before = self.writer.segments.widen_for_a_while();
-        self.look_at_room(Class::Moved);
-        let victims = self.victims(Wanted {
+        self.look_at_room(SegmentClass::Moved);
+        let victims = self.victims(VictimQuery {
             segments: round.segments,
             live_max: room - (room / 32 * round.garbage_parts.clamp(1, 32)),
             garbage: u64::MAX,
@@ -120,7 +120,7 @@ impl Session<'_> {
     }
 
     /// The segments that a round empties.
-    fn victims(&self, wanted: Wanted) -> Vec<u32> {
+    fn victims(&self, wanted: VictimQuery) -> Vec<u32> {
         let room = self.space.sums.geometry.room();
         let staged = |number| self.writer.staged.of(number);
         choose(&self.writer.segments, room, staged, wanted)
@@ -130,7 +130,7 @@ impl Session<'_> {
     fn movable(&self) -> u64 {
         let room = u64::from(self.space.sums.geometry.room());
         let shared = self.space.shared.share();
-        let begun = shared.buffer(Class::Moved);
+        let begun = shared.buffer(SegmentClass::Moved);
         let begun = begun.map_or(0, |buffer| room - buffer.bytes.len() as u64);
         begun + u64::from(self.writer.segments.available()) * room
     }
@@ -268,12 +268,12 @@ impl Session<'_> {
         };
         let read = group.iter().zip(places).filter_map(data_of);
         let (extents, data): (Vec<Extent>, Vec<&[u8]>) = read.unzip();
-        self.keep_aside(Added {
+        self.keep_aside(ReserveDemand {
             bytes: 0,
             nodes: 2 * extents.len() as u64,
         })?;
-        let placed = self.place_all(Class::Moved, &data)?;
-        let mut places = Places::new(&placed);
+        let placed = self.place_all(SegmentClass::Moved, &data)?;
+        let mut places = DataPlacement::new(&placed);
         let mut moves = Vec::with_capacity(2 * extents.len());
         let geometry = self.space.sums.geometry;
         for extent in &extents {
@@ -348,7 +348,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn remap_if_readable(&mut self, moves: &[(u64, Placed)]) -> Result<()> {
+    fn remap_if_readable(&mut self, moves: &[(u64, PlacedData)]) -> Result<()> {
         match self.remap(moves) {
             Err(Error::Corruption { .. }) => Ok(()),
             remapped => remapped,
@@ -357,7 +357,12 @@ impl Session<'_> {
 
     /// Notes where data is now that begins with `extent`, which keeps its mark. The tree cuts what
     /// is longer than an extent, and would mark each part.
-    fn note_moves(&self, moves: &mut Vec<(u64, Placed)>, extent: &Extent, placed: &[Placed]) {
+    fn note_moves(
+        &self,
+        moves: &mut Vec<(u64, PlacedData)>,
+        extent: &Extent,
+        placed: &[PlacedData],
+    ) {
         let extent_max = u64::from(self.space.sums.geometry.extent_max());
         let mark = extent.address & MARK;
         let mut offset = extent.offset;
@@ -368,11 +373,11 @@ impl Session<'_> {
             } else {
                 0
             };
-            let marked = Placed {
+            let marked = PlacedData {
                 address: piece.address | mark,
                 len: first,
             };
-            let rest = Placed {
+            let rest = PlacedData {
                 address: piece.address + first,
                 len: piece.len - first,
             };
@@ -434,12 +439,12 @@ impl Session<'_> {
         for extent in &run {
             data.extend(self.read_extent(extent)?);
         }
-        let mut moves: Vec<(u64, Placed)> = Vec::new();
-        self.keep_aside(Added {
+        let mut moves: Vec<(u64, PlacedData)> = Vec::new();
+        self.keep_aside(ReserveDemand {
             bytes: 0,
             nodes: 2 * run.len() as u64,
         })?;
-        let placed = self.place(Class::Moved, &data)?;
+        let placed = self.place(SegmentClass::Moved, &data)?;
         // All of it now: what is moved in several steps is moved as a whole.
         self.admit([first.saturating_sub(1)..=first + wanted])?;
         if let Some(first) = run.first() {
@@ -477,12 +482,12 @@ fn len_of(extent: &Extent) -> usize {
 }
 
 /// The part of a move that lies in `from..to`. Only the first byte of what moves has its mark.
-fn part_of(&(offset, placed): &(u64, Placed), from: u64, to: u64) -> Option<(u64, Placed)> {
+fn part_of(&(offset, placed): &(u64, PlacedData), from: u64, to: u64) -> Option<(u64, PlacedData)> {
     let (begin, end) = (offset.max(from), (offset + placed.len).min(to));
     let address = match begin - offset {
         0 => placed.address,
         skip => (placed.address & !MARK) + skip,
     };
     let len = end.checked_sub(begin).filter(|len| *len > 0)?;
-    Some((begin, Placed { address, len }))
+    Some((begin, PlacedData { address, len }))
 }

@@ -9,8 +9,8 @@
 //! # Who waits for the tree file
 //! - A read looks for its extents under the lock of the readers. Where a leaf is missing it ends
 //!   there, lets go of the lock, fetches that leaf and those missing behind it, and begins again:
-//!   with the leaves that it has [fetched](Fetched), whoever takes them out of the tree meanwhile.
-//!   So each time it comes further, and nobody else waits for it.
+//!   with the leaves that it has [fetched](FetchedNodes), whoever takes them out of the tree
+//!   meanwhile. So each time it comes further, and nobody else waits for it.
 //! - A change knows from its edits which leaves it will touch, fetches them before it takes the
 //!   lock, and finds them there.
 //! - A collection looks at all extents. Where there is room for all leaves, they come into memory;
@@ -43,14 +43,14 @@ use gabion_media::{Disk, ReadFile};
 
 use super::Inner;
 use super::layout::{TREE_NAME, TreeHeader};
-use super::shared::Shared;
+use super::read_state::ReadState;
 use super::sums::corruption;
 use super::tree_file::{node_sum, slot_offset};
 use super::writepath::Edit;
-use super::writer::Session;
+use super::writer::WriteSession;
 use crate::tree::{
-    Absent, Leaf, Leaves, LoadError, MISCOUNTED, MOVE_STEPS, NODE_BYTES, NodeBytes, NodePlace,
-    Outline,
+    AbsentLeaf, Leaf, LoadError, MISCOUNTED, MOVE_STEPS, NODE_BYTES, NodeBytes, NodePlace,
+    SavedLeaves, SavedOutline,
 };
 use crate::{Error, Extent, FlexTree, Result};
 
@@ -91,10 +91,10 @@ pub(crate) struct NodeFile {
 /// What a read has fetched of the index of a space, for when it begins again: see
 /// [`FlexSpace::begin_read`](crate::FlexSpace::begin_read).
 #[derive(Debug, Default)]
-pub struct Fetched {
-    leaves: Leaves,
+pub struct FetchedNodes {
+    leaves: SavedLeaves,
     /// Those that were not offered to the tree yet.
-    new: Vec<Absent>,
+    new: Vec<AbsentLeaf>,
     /// A place that could not be read, and why. That is an error if the tree refers to it after
     /// that.
     failed: Option<(NodePlace, Error)>,
@@ -123,7 +123,7 @@ impl NodeFile {
 
     /// Loads the tree of a header, without its leaves; also returns the slots that it takes.
     pub(super) fn load(&self, header: &TreeHeader) -> Result<(FlexTree, Vec<u32>)> {
-        let outline = Outline {
+        let outline = SavedOutline {
             root: NodePlace {
                 slot: header.root,
                 crc: header.root_crc,
@@ -159,8 +159,8 @@ impl NodeFile {
         Ok(bytes)
     }
 
-    fn leaf(&self, absent: &Absent) -> Result<Leaf> {
-        let Absent { len, place, .. } = *absent;
+    fn leaf(&self, absent: &AbsentLeaf) -> Result<Leaf> {
+        let AbsentLeaf { len, place, .. } = *absent;
         // ORDER: Relaxed, a figure.
         self.fetched.fetch_add(1, Ordering::Relaxed);
         let leaf = Leaf::decode(&self.node(place)?, place, len, self.extent_max);
@@ -187,7 +187,7 @@ impl NodeFile {
         offset: u64,
         len: u64,
         mut each: impl FnMut(Extent) -> bool,
-        mut unreadable: impl FnMut(&Absent, Error) -> Result<()>,
+        mut unreadable: impl FnMut(&AbsentLeaf, Error) -> Result<()>,
     ) -> Result<()> {
         let end = offset.saturating_add(len).min(tree.len());
         let mut from = offset;
@@ -209,7 +209,7 @@ impl NodeFile {
                         continue;
                     }
                 };
-                let mut leaves = Leaves::default();
+                let mut leaves = SavedLeaves::default();
                 leaves.insert(absent.place, leaf);
                 let part = from.min(end) - at;
                 if !tree.range_with(at, part, Some(&leaves)).all(&mut each) {
@@ -230,8 +230,8 @@ impl NodeFile {
     }
 }
 
-impl Fetched {
-    pub(super) fn leaves(&self) -> &Leaves {
+impl FetchedNodes {
+    pub(super) fn leaves(&self) -> &SavedLeaves {
         &self.leaves
     }
 
@@ -239,10 +239,10 @@ impl Fetched {
     /// fewer by now.
     pub(super) fn missing(
         &self,
-        shared: &Shared,
+        shared: &ReadState,
         range: RangeInclusive<u64>,
         held_max: usize,
-    ) -> Vec<Absent> {
+    ) -> Vec<AbsentLeaf> {
         let has = |place| self.leaves.get(place).is_some();
         let (from, to) = range.into_inner();
         let held = self.leaves.len();
@@ -251,7 +251,7 @@ impl Fetched {
     }
 
     /// Fetches leaves. One that cannot be read is an error when it is missing again.
-    pub(super) fn fetch(&mut self, nodes: &NodeFile, missing: &[Absent]) -> Result<()> {
+    pub(super) fn fetch(&mut self, nodes: &NodeFile, missing: &[AbsentLeaf]) -> Result<()> {
         for absent in missing {
             let failed = &mut self.failed;
             if let Some((_, error)) = failed.take_if(|(place, _)| *place == absent.place) {
@@ -324,13 +324,13 @@ impl Inner {
         to: impl Fn(u64) -> u64,
         mut each: impl FnMut(&mut T, Extent) -> bool,
     ) -> Result<T> {
-        let mut look = |shared: &Shared, fetched: &Fetched| {
+        let mut look = |shared: &ReadState, fetched: &FetchedNodes| {
             let mut found = T::default();
             let mut pieces = shared.tree.range_with(offset, len, Some(fetched.leaves()));
             let _ = pieces.by_ref().all(|extent| each(&mut found, extent));
             pieces.missing_from().map_or(Ok(found), Err)
         };
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedNodes::default();
         for _ in 0..TRIES_MAX {
             let shared = self.shared.share();
             let missing = match look(&shared, &fetched) {
@@ -370,14 +370,14 @@ impl Inner {
         let shared = self.shared.share();
         let missing = shared.tree.absent_in(offset, end, HELD_MAX, |_| false);
         drop(shared);
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedNodes::default();
         fetched.fetch(&self.nodes, &missing)?;
         self.offer(&mut fetched);
         Ok(())
     }
 
     /// Puts leaves that a read has fetched into the tree, if that can be done at once.
-    pub(super) fn offer(&self, fetched: &mut Fetched) {
+    pub(super) fn offer(&self, fetched: &mut FetchedNodes) {
         let mut offered = 0;
         for part in fetched.new.chunks(ADMITTED_MAX) {
             let writer = self.writer.try_lock();
@@ -436,7 +436,7 @@ impl Inner {
     }
 }
 
-impl Session<'_> {
+impl WriteSession<'_> {
     /// Whether all leaves fit into memory.
     pub(super) fn has_room_for_all(&self) -> bool {
         let shared = self.space.shared.share();

@@ -40,7 +40,7 @@ use gabion_media::crc32c;
 
 use super::geometry::MARK;
 use super::layout::{LOG_HEADER_BYTES, LOG_MAGIC, seed_of, u32_at, u64_at};
-use super::segments::{Class, State};
+use super::segments::{SegmentClass, SegmentState};
 
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_HEAD_BYTES: usize = 24;
@@ -60,7 +60,7 @@ const SEGMENT: u64 = 5;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum LogRecord {
     Insert {
         offset: u64,
         len: u64,
@@ -89,7 +89,7 @@ pub(crate) enum Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SumsRecord {
     pub(crate) segment: u32,
-    pub(crate) state: State,
+    pub(crate) state: SegmentState,
     pub(crate) generation: u32,
     pub(crate) first: u32,
     /// Bytes of the segment that are written.
@@ -99,13 +99,13 @@ pub(crate) struct SumsRecord {
 
 /// Records that wait for their commit.
 #[derive(Debug, Default)]
-pub(crate) struct Records {
+pub(crate) struct PendingRecords {
     bytes: Vec<u8>,
     /// Where the last record begins, if it is an insertion that may be lengthened.
     insert: Option<usize>,
 }
 
-impl Records {
+impl PendingRecords {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -121,24 +121,24 @@ impl Records {
 
     /// Adds a record. An insertion that continues the one before lengthens it, unless it has a mark
     /// of its own.
-    pub(crate) fn push(&mut self, record: &Record) {
+    pub(crate) fn push(&mut self, record: &LogRecord) {
         if self.lengthen(record) {
             return;
         }
-        self.insert = matches!(record, Record::Insert { .. }).then_some(self.bytes.len());
+        self.insert = matches!(record, LogRecord::Insert { .. }).then_some(self.bytes.len());
         let [first, second, third] = match record {
-            Record::Insert {
+            LogRecord::Insert {
                 offset,
                 len,
                 address,
             } => [INSERT << KIND_SHIFT | address, *offset, *len],
-            Record::Collapse { offset, len } => [COLLAPSE << KIND_SHIFT, *offset, *len],
-            Record::Map {
+            LogRecord::Collapse { offset, len } => [COLLAPSE << KIND_SHIFT, *offset, *len],
+            LogRecord::Map {
                 offset,
                 len,
                 address,
             } => [MAP << KIND_SHIFT | address, *offset, *len],
-            Record::Segment {
+            LogRecord::Segment {
                 segment,
                 generation,
                 live,
@@ -146,7 +146,7 @@ impl Records {
                 let first = SEGMENT << KIND_SHIFT | u64::from(*segment);
                 [first, *live, u64::from(*generation) << 32]
             }
-            Record::Sums(sums) => [
+            LogRecord::Sums(sums) => [
                 SUMS << KIND_SHIFT | sums.class() << CLASS_SHIFT | u64::from(sums.segment),
                 u64::from(sums.first) | (sums.sums.len() as u64) << 32,
                 u64::from(sums.written) | u64::from(sums.generation) << 32,
@@ -155,17 +155,17 @@ impl Records {
         for word in [first, second, third] {
             self.bytes.extend(word.to_le_bytes());
         }
-        if let Record::Sums(sums) = record {
+        if let LogRecord::Sums(sums) = record {
             self.bytes
                 .extend(sums.sums.iter().flat_map(|sum| sum.to_le_bytes()));
             self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         }
     }
 
-    fn lengthen(&mut self, record: &Record) -> bool {
+    fn lengthen(&mut self, record: &LogRecord) -> bool {
         let (
             Some(last),
-            Record::Insert {
+            LogRecord::Insert {
                 offset,
                 len,
                 address,
@@ -192,8 +192,8 @@ impl Records {
 impl SumsRecord {
     fn class(&self) -> u64 {
         match self.state {
-            State::Open(Class::User) => 0,
-            State::Open(Class::Moved) => 1,
+            SegmentState::Open(SegmentClass::User) => 0,
+            SegmentState::Open(SegmentClass::Moved) => 1,
             _ => 2,
         }
     }
@@ -209,7 +209,7 @@ impl<'a> RecordReader<'a> {
 }
 
 impl Iterator for RecordReader<'_> {
-    type Item = Result<Record, &'static str>;
+    type Item = Result<LogRecord, &'static str>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -225,18 +225,18 @@ impl Iterator for RecordReader<'_> {
         let segment = u32_at(words, 0);
         let generation = u32_at(words, 20);
         Some(Ok(match first >> KIND_SHIFT {
-            INSERT => Record::Insert {
+            INSERT => LogRecord::Insert {
                 offset,
                 len,
                 address,
             },
-            COLLAPSE => Record::Collapse { offset, len },
-            MAP => Record::Map {
+            COLLAPSE => LogRecord::Collapse { offset, len },
+            MAP => LogRecord::Map {
                 offset,
                 len,
                 address,
             },
-            SEGMENT => Record::Segment {
+            SEGMENT => LogRecord::Segment {
                 segment,
                 generation,
                 live: second,
@@ -250,12 +250,12 @@ impl Iterator for RecordReader<'_> {
                 };
                 self.0 = rest;
                 let (sums, _) = sums.as_chunks::<4>();
-                Record::Sums(SumsRecord {
+                LogRecord::Sums(SumsRecord {
                     segment,
                     state: match first >> CLASS_SHIFT & 0xff {
-                        0 => State::Open(Class::User),
-                        1 => State::Open(Class::Moved),
-                        _ => State::Left,
+                        0 => SegmentState::Open(SegmentClass::User),
+                        1 => SegmentState::Open(SegmentClass::Moved),
+                        _ => SegmentState::Left,
                     },
                     generation,
                     first: u32_at(words, 8),
@@ -274,13 +274,13 @@ impl Iterator for RecordReader<'_> {
 
 /// Makes and checks the frames of one log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frames {
+pub(crate) struct FrameCodec {
     seed: u32,
 }
 
 /// What begins at a place of a log.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Parsed<'a> {
+pub(crate) enum ParsedFrame<'a> {
     Frame {
         payload: &'a [u8],
         durable: u64,
@@ -290,10 +290,10 @@ pub(crate) enum Parsed<'a> {
     Invalid,
 }
 
-impl Frames {
-    pub(crate) fn new(space: u64, version: u64) -> Frames {
+impl FrameCodec {
+    pub(crate) fn new(space: u64, version: u64) -> FrameCodec {
         let seed = crc32c::crc32c_append(seed_of(&LOG_MAGIC, space), &version.to_le_bytes());
-        Frames { seed }
+        FrameCodec { seed }
     }
 
     fn checksum(self, offset: u64, bytes: &[u8]) -> u32 {
@@ -316,15 +316,15 @@ impl Frames {
     }
 
     /// What begins at `offset` of the log's bytes.
-    pub(crate) fn parse(self, log: &[u8], offset: usize) -> Parsed<'_> {
+    pub(crate) fn parse(self, log: &[u8], offset: usize) -> ParsedFrame<'_> {
         let rest = log.get(offset..).unwrap_or_default();
         let Some(durable) = self.durable_of(rest, offset) else {
             // Without an early end, so that many bytes are looked at together.
             let blank = rest.iter().fold(0, |sum, byte| sum | byte) == 0;
             return if blank {
-                Parsed::Blank
+                ParsedFrame::Blank
             } else {
-                Parsed::Invalid
+                ParsedFrame::Invalid
             };
         };
         let len = u32_at(rest, 4) as usize;
@@ -333,9 +333,9 @@ impl Frames {
             .and_then(|rest| rest.get(..len));
         match payload {
             Some(payload) if self.checksum(offset as u64, payload) == u32_at(rest, 0) => {
-                Parsed::Frame { payload, durable }
+                ParsedFrame::Frame { payload, durable }
             }
-            _ => Parsed::Invalid,
+            _ => ParsedFrame::Invalid,
         }
     }
 
@@ -360,36 +360,36 @@ impl Frames {
 mod tests {
     use super::*;
 
-    fn records() -> Vec<Record> {
+    fn records() -> Vec<LogRecord> {
         vec![
-            Record::Segment {
+            LogRecord::Segment {
                 segment: 3,
                 generation: 9,
                 live: 77,
             },
-            Record::Insert {
+            LogRecord::Insert {
                 offset: 10,
                 len: 20,
                 address: 30,
             },
-            Record::Collapse {
+            LogRecord::Collapse {
                 offset: 1 << 62,
                 len: 5,
             },
-            Record::Map {
+            LogRecord::Map {
                 offset: 1,
                 len: 2,
                 address: ADDRESS_MASK,
             },
-            Record::Sums(SumsRecord {
+            LogRecord::Sums(SumsRecord {
                 segment: 7,
-                state: State::Open(Class::Moved),
+                state: SegmentState::Open(SegmentClass::Moved),
                 generation: 8,
                 first: 2,
                 written: 1234,
                 sums: vec![1, 2, 3],
             }),
-            Record::Insert {
+            LogRecord::Insert {
                 offset: 10,
                 len: 20,
                 address: 30,
@@ -399,9 +399,9 @@ mod tests {
 
     #[test]
     fn records_come_back() {
-        let mut pending = Records::default();
+        let mut pending = PendingRecords::default();
         records().iter().for_each(|record| pending.push(record));
-        let read: Result<Vec<Record>, _> = RecordReader::new(pending.as_bytes()).collect();
+        let read: Result<Vec<LogRecord>, _> = RecordReader::new(pending.as_bytes()).collect();
         assert_eq!(read, Ok(records()));
         let bytes = pending.as_bytes();
         assert!(RecordReader::new(&bytes[..bytes.len() - 8]).any(|record| record.is_err()));
@@ -409,29 +409,29 @@ mod tests {
 
     #[test]
     fn an_insertion_that_continues_the_one_before_lengthens_it() {
-        let mut pending = Records::default();
+        let mut pending = PendingRecords::default();
         for at in 0..10 {
             let (offset, address) = (100 + at * 5, 7000 + at * 5);
-            pending.push(&Record::Insert {
+            pending.push(&LogRecord::Insert {
                 offset,
                 len: 5,
                 address,
             });
         }
-        pending.push(&Record::Insert {
+        pending.push(&LogRecord::Insert {
             offset: 150,
             len: 5,
             address: ADDRESS_MASK,
         });
-        pending.push(&Record::Insert {
+        pending.push(&LogRecord::Insert {
             offset: 155,
             len: 5,
             address: ADDRESS_MASK,
         });
-        let read: Vec<Record> = RecordReader::new(pending.as_bytes()).flatten().collect();
+        let read: Vec<LogRecord> = RecordReader::new(pending.as_bytes()).flatten().collect();
         assert_eq!(
             read[0],
-            Record::Insert {
+            LogRecord::Insert {
                 offset: 100,
                 len: 50,
                 address: 7000
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn frames_are_bound_to_their_place_and_prove_what_was_durable() {
-        let frames = Frames::new(5, 6);
+        let frames = FrameCodec::new(5, 6);
         let mut log = vec![0; LOG_HEADER_BYTES];
         let mut starts = Vec::new();
         for number in 0..3_u8 {
@@ -455,21 +455,26 @@ mod tests {
         log.resize(log.len() + 100, 0);
         for (number, start) in (1..).zip(&starts) {
             let parsed = frames.parse(&log, *start);
-            assert!(matches!(parsed, Parsed::Frame { payload, .. } if payload == [number; 16]));
-            assert_eq!(Frames::new(5, 7).parse(&log, *start), Parsed::Invalid);
+            assert!(
+                matches!(parsed, ParsedFrame::Frame { payload, .. } if payload == [number; 16])
+            );
+            assert_eq!(
+                FrameCodec::new(5, 7).parse(&log, *start),
+                ParsedFrame::Invalid
+            );
         }
-        assert_eq!(frames.parse(&log, starts[2] + 40), Parsed::Blank);
+        assert_eq!(frames.parse(&log, starts[2] + 40), ParsedFrame::Blank);
         assert_eq!(frames.proof(&log, starts[0]), starts[1] as u64);
         for at in starts[1]..starts[1] + 40 {
             let mut damaged = log.clone();
             damaged[at] ^= 4;
             assert_eq!(
                 frames.parse(&damaged, starts[1]),
-                Parsed::Invalid,
+                ParsedFrame::Invalid,
                 "byte {at}"
             );
         }
         let moved = [&log[..starts[1]], &log[starts[0]..]].concat();
-        assert_eq!(frames.parse(&moved, starts[1]), Parsed::Invalid);
+        assert_eq!(frames.parse(&moved, starts[1]), ParsedFrame::Invalid);
     }
 }

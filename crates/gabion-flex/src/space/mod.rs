@@ -15,7 +15,7 @@
 //! | file | journey |
 //! |---|---|
 //! | `writepath`, `writer` | an edit: checked, placed in segments, applied |
-//! | `reading`, `shared`, `sums` | a read: tree, buffer or checked blocks |
+//! | `readpath`, `read_state`, `sums` | a read: tree, buffer or checked blocks |
 //! | `commit`, `tree_file` | what was done becomes durable |
 //! | `reserve` | room for that on a full disk |
 //! | `gc`, `victims`, `segments` | space is won back |
@@ -34,8 +34,8 @@
 //! - I4. Every byte read from a medium is under a checksum that is bound to its place.
 //!
 //! # Linearization point
-//! A group of edits takes effect when the writer lets go of the lock of `shared` after applying it.
-//! A read sees the space at one moment between its call and its return.
+//! A group of edits takes effect when the writer lets go of the lock of `read_state` after applying
+//! it. A read sees the space at one moment between its call and its return.
 //!
 //! # Durability point
 //! The return of [`FlexSpace::sync`]. A crash leaves the result of a prefix of the groups that
@@ -43,9 +43,10 @@
 //! a crash too.
 //!
 //! # What waits for what
-//! Reads run at the same time and wait for no other lock than `shared`, for as long as they look up
-//! where their bytes are; writers run one at a time. A read waits for no other read's medium, and
-//! for none of the writer's. The writer keeps reads out, for one of these at a time, while
+//! Reads run at the same time and wait for no other lock than `read_state`, for as long as they
+//! look up where their bytes are; writers run one at a time. A read waits for no other read's
+//! medium, and for none of the writer's. The writer keeps reads out, for one of these at a time,
+//! while
 //!
 //! | it | bounded by | estimated |
 //! |---|---|---|
@@ -79,11 +80,11 @@ mod leaves;
 mod log;
 mod open;
 mod options;
-mod reading;
+mod read_state;
+mod readpath;
 mod recovery;
 mod reserve;
 mod segments;
-mod shared;
 mod stats;
 mod sums;
 mod tree_file;
@@ -91,17 +92,17 @@ mod victims;
 mod writepath;
 mod writer;
 
-pub use self::check::{CheckReport, Content, Piece, Problem};
+pub use self::check::{CheckReport, CheckedPiece, PieceContent, Problem};
 pub use self::frozen::{Frozen, FrozenFile, FrozenPart};
-pub use self::gc::Round;
+pub use self::gc::GcRound;
 pub use self::handle::SpaceFile;
 pub use self::layout::is_file_of_space;
-pub use self::leaves::Fetched;
+pub use self::leaves::FetchedNodes;
 pub use self::options::{
     DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS, DEFAULT_LOG_BYTES,
     DEFAULT_SEGMENT_BYTES, Options,
 };
-pub use self::reading::Reading;
+pub use self::readpath::PendingRead;
 pub use self::recovery::DurablePoint;
 pub use self::stats::SpaceStats;
 pub use self::writepath::Edit;
@@ -116,10 +117,10 @@ use parking_lot::Mutex;
 use self::geometry::MARK;
 use self::layout::LOCK_NAME;
 use self::leaves::NodeFile;
-use self::shared::Shared;
-use self::sums::Sums;
+use self::read_state::ReadState;
+use self::sums::BlockSums;
 use self::writer::Writer;
-use crate::{Extent, Gate, ReaderWaits, Result};
+use crate::{Extent, ReaderWaits, Result, SharedLock};
 
 /// Whether there is a space in a directory.
 pub fn exists(path: impl AsRef<Path>) -> Result<bool> {
@@ -161,7 +162,7 @@ pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
 pub fn check_content(
     disk: &Disk,
     reached: DurablePoint,
-    visit: impl FnMut(&Piece<'_>),
+    visit: impl FnMut(&CheckedPiece<'_>),
 ) -> Result<CheckReport> {
     check::check(disk, reached, visit)
 }
@@ -177,12 +178,12 @@ pub struct FlexSpace(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) disk: Disk,
     pub(crate) options: Options,
-    pub(crate) sums: Sums,
+    pub(crate) sums: BlockSums,
     pub(crate) data: ReadFile,
     pub(crate) nodes: NodeFile,
     /// Held alone by the holder of `writer`, and by reads that put leaves of the tree in, which
     /// changes nothing else.
-    pub(crate) shared: Gate<Shared>,
+    pub(crate) shared: SharedLock<ReadState>,
     pub(crate) writer: Mutex<Writer>,
     /// The budget of the index in bytes.
     index_bytes: AtomicU64,
@@ -238,8 +239,9 @@ impl FlexSpace {
     }
 
     /// As [`FlexSpace::read_at`], in two steps: what is read is the space as it is now, and the
-    /// medium is read when the [`Reading`] is finished. So who holds a lock that keeps changes out,
-    /// to know where things lie, holds it for this call only. Linear in the extents of the range.
+    /// medium is read when the [`PendingRead`] is finished. So who holds a lock that keeps changes
+    /// out, to know where things lie, holds it for this call only. Linear in the extents of the
+    /// range.
     ///
     /// What the index has of the range may not be in memory. Then the reading fetches that when it
     /// is finished, and is in vain; with what it `fetched`, the next one is not.
@@ -247,9 +249,9 @@ impl FlexSpace {
         &'r self,
         offset: u64,
         buffer: &'r mut [u8],
-        fetched: &'r mut Fetched,
-    ) -> Reading<'r> {
-        Reading::begin(&self.0, offset, buffer, usize::MAX, fetched)
+        fetched: &'r mut FetchedNodes,
+    ) -> PendingRead<'r> {
+        PendingRead::begin(&self.0, offset, buffer, usize::MAX, fetched)
     }
 
     /// The extents of a range, the first and the last one cut to it.
@@ -416,7 +418,7 @@ impl FlexSpace {
     /// Empties some segments of which much is garbage, so that the space has room again, and makes
     /// everything done so far durable; returns how many bytes it moved, `None` if no segment is
     /// worth it. Reads go on, other changes wait.
-    pub fn collect_some(&self, round: Round) -> Result<Option<u64>> {
+    pub fn collect_some(&self, round: GcRound) -> Result<Option<u64>> {
         self.0.write(|session| session.collect_some(round))
     }
 

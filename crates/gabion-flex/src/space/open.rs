@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 
 use super::layout::{DATA_NAME, LOCK_NAME, TREE_NAME, log_name, parse_log_name};
 use super::leaves::NodeFile;
-use super::log::Records;
-use super::recovery::{self, DurablePoint, Found};
-use super::reserve::Reserve;
-use super::segments::{Class, Segments, State};
-use super::shared::{Buffer, Shared};
+use super::log::PendingRecords;
+use super::read_state::{ReadState, SegmentBuffer};
+use super::recovery::{self, DurablePoint, RecoveredSpace};
+use super::reserve::SpaceReserve;
+use super::segments::{SegmentClass, SegmentState, Segments};
 use super::sums::SumTable;
 use super::tree_file::TreeFile;
-use super::writer::{Session, Staged, Totals, Writer};
+use super::writer::{SpaceTotals, StagedBytes, WriteSession, Writer};
 use super::{Inner, Options};
-use crate::{Error, Gate, Result};
+use crate::{Error, Result, SharedLock};
 
 impl Inner {
     pub(super) fn open(disk: Disk, options: Options) -> Result<Inner> {
@@ -59,11 +59,11 @@ impl Inner {
         );
         let mut shared = settle(&data, found, &mut segments)?;
 
-        let staged = Staged::default();
+        let staged = StagedBytes::default();
         let records = super::commit::segment_records(&segments, &staged, &shared, &sums, &data)?;
         let extents = shared.tree.extent_count();
         let log_bytes = options.log_bytes_for(options.index_bytes, extents);
-        let mut reserve = Reserve::find(&disk, !options.managed)?;
+        let mut reserve = SpaceReserve::find(&disk, !options.managed)?;
         let mut save =
             || super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes);
         let saved = save().or_else(|error| match error.may_try_again() {
@@ -101,14 +101,14 @@ impl Inner {
             tree_file,
             log,
             segments,
-            pending: Records::default(),
+            pending: PendingRecords::default(),
             data_dirty: false,
             staged,
             begun: Vec::new(),
             reserve,
             spare: Vec::new(),
             failure: None,
-            totals: Totals::default(),
+            totals: SpaceTotals::default(),
             geometry: sums.geometry,
         };
         let index_bytes = options.index_bytes;
@@ -118,7 +118,7 @@ impl Inner {
             sums,
             data,
             nodes,
-            shared: Gate::new(shared, measures),
+            shared: SharedLock::new(shared, measures),
             writer: Mutex::new(writer),
             changes: AtomicU64::new(0),
             repeated,
@@ -134,7 +134,7 @@ impl Inner {
     /// Gives back what an earlier process has left of the data file, if the tree is saved: nothing
     /// leads to it any more.
     fn give_back_unused(&self) -> Result<()> {
-        let mut session = Session {
+        let mut session = WriteSession {
             space: self,
             writer: self.writer.lock(),
         };
@@ -154,7 +154,7 @@ impl Inner {
 /// Gives the segments that are full by the log their footers, which may not have been written, if
 /// anything in them is in use. Where there is no space for one, the table of its segment stays in
 /// the log.
-fn end_full_segments(found: &mut Found, data: &mut RandomFile) -> Result<()> {
+fn end_full_segments(found: &mut RecoveredSpace, data: &mut RandomFile) -> Result<()> {
     let sums = found.sums;
     let room = sums.geometry.room();
     let is_used = |number| found.live.get(number).is_some_and(|live| *live > 0);
@@ -163,7 +163,7 @@ fn end_full_segments(found: &mut Found, data: &mut RandomFile) -> Result<()> {
         if let Some(table) = known.table.take_if(|table| table.written == room) {
             let offset = sums.geometry.file_offset(*number, room);
             match data.write_at(offset, &sums.footer(*number, &table), Purpose::Metadata) {
-                Ok(()) => known.state = State::Full,
+                Ok(()) => known.state = SegmentState::Full,
                 Err(error) if error.is_no_space() => known.table = Some(table),
                 Err(error) => return Err(error.into()),
             }
@@ -174,14 +174,14 @@ fn end_full_segments(found: &mut Found, data: &mut RandomFile) -> Result<()> {
 
 /// Puts what was found into memory: what each segment is, what is in use of it, and the buffers of
 /// those that can be filled on.
-fn settle(data: &ReadFile, found: Found, segments: &mut Segments) -> Result<Shared> {
+fn settle(data: &ReadFile, found: RecoveredSpace, segments: &mut Segments) -> Result<ReadState> {
     let sums = found.sums;
     let open = found.open_segments();
-    let mut shared = Shared::new(found.tree);
+    let mut shared = ReadState::new(found.tree);
     for (number, known) in found.segments {
         let state = match known.state {
-            State::Full => State::Full,
-            _ => State::Left,
+            SegmentState::Full => SegmentState::Full,
+            _ => SegmentState::Left,
         };
         segments.recover(number, state, known.generation);
         shared.set_table(number, known.generation, known.table);
@@ -210,15 +210,15 @@ fn settle(data: &ReadFile, found: Found, segments: &mut Segments) -> Result<Shar
 }
 
 fn resume(
-    shared: &mut Shared,
+    shared: &mut ReadState,
     segments: &mut Segments,
-    class: Class,
+    class: SegmentClass,
     segment: u32,
     table: SumTable,
     bytes: Vec<u8>,
 ) {
-    segments.get_mut(segment).state = State::Open(class);
-    *shared.buffer_mut(class) = Some(Buffer {
+    segments.get_mut(segment).state = SegmentState::Open(class);
+    *shared.buffer_mut(class) = Some(SegmentBuffer {
         segment,
         generation: table.generation,
         bytes,

@@ -19,13 +19,13 @@ use super::layout::{
     TREE_NAME, TreeHeader, is_file_of_space, log_name,
 };
 use super::leaves::NodeFile;
-use super::log::{Frames, Parsed, Record, RecordReader, Records, SumsRecord};
+use super::log::{FrameCodec, LogRecord, ParsedFrame, PendingRecords, RecordReader, SumsRecord};
 use super::options::Options;
-use super::segments::{Class, State};
-use super::sums::{SumTable, Sums};
+use super::segments::{SegmentClass, SegmentState};
+use super::sums::{BlockSums, SumTable};
 use super::tree_file::TreeFile;
 use super::writepath::LEN_MAX;
-use super::writer::Log;
+use super::writer::CurrentLog;
 use crate::{Error, Extent, FlexTree, HOLE, Result};
 
 /// Version of the tree that a space is made with.
@@ -46,8 +46,8 @@ pub struct DurablePoint {
 
 /// What is known of a segment in use.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) state: State,
+pub(super) struct SegmentFacts {
+    pub(super) state: SegmentState,
     pub(super) generation: u32,
     /// The table, unless it stands in the footer.
     pub(super) table: Option<SumTable>,
@@ -55,15 +55,15 @@ pub(super) struct Known {
 
 /// The state of a space as its files have it.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) sums: Sums,
+pub(super) struct RecoveredSpace {
+    pub(super) sums: BlockSums,
     pub(super) header: TreeHeader,
     pub(super) tree: FlexTree,
     /// Reads what the tree has not in memory.
     pub(super) nodes: NodeFile,
     /// Slots of the tree file that the saved tree takes.
     pub(super) used: Vec<u32>,
-    pub(super) segments: BTreeMap<u32, Known>,
+    pub(super) segments: BTreeMap<u32, SegmentFacts>,
     /// Bytes that extents refer to, by segment.
     pub(super) live: BTreeMap<u32, u64>,
     /// Operations that were repeated.
@@ -161,7 +161,7 @@ pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
     let written = file.write_nodes(&tree)?;
     let header = file.next_header(&tree, &written.saving);
     // As small as can be: the opening that follows puts another one in its place.
-    Log::create(disk, space, header.version, &Records::default(), 0)?;
+    CurrentLog::create(disk, space, header.version, &PendingRecords::default(), 0)?;
     file.switch(header)?;
     drop(file);
     disk.rename(NEW_TREE_NAME, TREE_NAME)?;
@@ -171,7 +171,7 @@ pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
 /// Reads the state of a space, which must have come as far as `reached`. Writes nothing.
 ///
 /// Of the leaves of the tree, only those that the log's operations touch are in memory.
-pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
+pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<RecoveredSpace> {
     let sums = read_data_header(disk)?;
     let geometry = sums.0.geometry;
     let (header, invalid) = TreeFile::read_header(disk)?;
@@ -229,7 +229,7 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
         repeated,
         ..
     } = replay;
-    let found = Found {
+    let found = RecoveredSpace {
         live,
         sums: sums.0,
         header,
@@ -248,7 +248,7 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
     Ok(found)
 }
 
-fn read_data_header(disk: &Disk) -> Result<(Sums, u64)> {
+fn read_data_header(disk: &Disk) -> Result<(BlockSums, u64)> {
     let file = disk.open_read(DATA_NAME)?;
     let mut bytes = [0; 32];
     file.read_exact_at(&mut bytes, 0)?;
@@ -267,7 +267,7 @@ fn read_data_header(disk: &Disk) -> Result<(Sums, u64)> {
         .check()
         .map_err(|_| damaged(disk, DATA_NAME, 0, "the header has sizes that no space has"))?;
     let geometry = Geometry::new(header.segment_bytes, header.block_bytes);
-    Ok((Sums::new(header.space, geometry), header.space))
+    Ok((BlockSums::new(header.space, geometry), header.space))
 }
 
 fn damaged(disk: &Disk, name: &str, offset: u64, what: &str) -> Error {
@@ -278,7 +278,7 @@ fn damaged(disk: &Disk, name: &str, offset: u64, what: &str) -> Error {
     }
 }
 
-impl Found {
+impl RecoveredSpace {
     /// The segments that the log names lie in the data file. A space takes the lowest number that
     /// is free; so those that a power loss took from the file's end follow it without a gap.
     fn check_segments(&self, disk: &Disk) -> Result<()> {
@@ -326,11 +326,11 @@ impl Found {
 }
 
 /// What a record touches of the tree: from the byte in front of what it changes to the one behind.
-fn touched_by(record: &Record) -> Option<RangeInclusive<u64>> {
+fn touched_by(record: &LogRecord) -> Option<RangeInclusive<u64>> {
     let (offset, len) = match *record {
-        Record::Insert { offset, .. } => (offset, 0),
-        Record::Collapse { offset, len } | Record::Map { offset, len, .. } => (offset, len),
-        Record::Segment { .. } | Record::Sums(_) => return None,
+        LogRecord::Insert { offset, .. } => (offset, 0),
+        LogRecord::Collapse { offset, len } | LogRecord::Map { offset, len, .. } => (offset, len),
+        LogRecord::Segment { .. } | LogRecord::Sums(_) => return None,
     };
     Some(offset.saturating_sub(1)..=offset.saturating_add(len))
 }
@@ -371,7 +371,7 @@ struct Replay<'d> {
     name: String,
     geometry: Geometry,
     tree: FlexTree,
-    segments: BTreeMap<u32, Known>,
+    segments: BTreeMap<u32, SegmentFacts>,
     live: Live,
     repeated: u64,
 }
@@ -424,11 +424,11 @@ impl Replay<'_> {
                 return Err(self.damaged(0, "the header of the log is not valid"));
             }
         }
-        let frames = Frames::new(header.space, header.version);
+        let frames = FrameCodec::new(header.space, header.version);
         let mut offset = LOG_HEADER_BYTES;
         loop {
             match frames.parse(&log, offset) {
-                Parsed::Frame { payload, .. } => {
+                ParsedFrame::Frame { payload, .. } => {
                     self.repeat(payload, offset as u64)?;
                     offset += super::log::FRAME_HEAD_BYTES + payload.len();
                 }
@@ -436,8 +436,8 @@ impl Replay<'_> {
                 _ if offset == LOG_HEADER_BYTES && self.has_data()? => {
                     return Err(self.damaged(offset as u64, "the first frame is not valid"));
                 }
-                Parsed::Blank => return Ok(offset as u64),
-                Parsed::Invalid => break,
+                ParsedFrame::Blank => return Ok(offset as u64),
+                ParsedFrame::Invalid => break,
             }
         }
         // What was read wrong once, the medium may have right: then the log must not be cut.
@@ -471,7 +471,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn repeat_one(&mut self, record: Record) -> Result<(), &'static str> {
+    fn repeat_one(&mut self, record: LogRecord) -> Result<(), &'static str> {
         let all = self.tree.len();
         let within = |offset: u64, len: u64| {
             let end = offset
@@ -483,7 +483,7 @@ impl Replay<'_> {
             }
         };
         match record {
-            Record::Insert {
+            LogRecord::Insert {
                 offset,
                 len,
                 address,
@@ -504,13 +504,13 @@ impl Replay<'_> {
                 self.live.add(&self.geometry, address, len);
                 self.tree.insert(offset, len, address);
             }
-            Record::Collapse { offset, len } => {
+            LogRecord::Collapse { offset, len } => {
                 within(offset, len)?;
                 let (live, geometry) = (&mut self.live, &self.geometry);
                 let freed = |extent| live.release(geometry, &extent);
                 self.tree.collapse(offset, len, freed);
             }
-            Record::Map {
+            LogRecord::Map {
                 offset,
                 len,
                 address,
@@ -522,13 +522,13 @@ impl Replay<'_> {
                 let freed = |extent| live.release(geometry, &extent);
                 self.tree.remap(offset, len, address, freed);
             }
-            Record::Segment {
+            LogRecord::Segment {
                 segment,
                 generation,
                 live,
             } => {
-                let known = Known {
-                    state: State::Full,
+                let known = SegmentFacts {
+                    state: SegmentState::Full,
                     generation,
                     table: None,
                 };
@@ -536,7 +536,7 @@ impl Replay<'_> {
                 self.segments.insert(segment, known);
                 self.live.bytes.insert(segment, live);
             }
-            Record::Sums(sums) => self.repeat_sums(sums)?,
+            LogRecord::Sums(sums) => self.repeat_sums(sums)?,
         }
         Ok(())
     }
@@ -575,11 +575,14 @@ impl Replay<'_> {
         if written > self.geometry.room() || !counted {
             return Err("a record has a wrong number of checksums");
         }
-        let known = self.segments.entry(segment).or_insert_with(|| Known {
-            state,
-            generation,
-            table: None,
-        });
+        let known = self
+            .segments
+            .entry(segment)
+            .or_insert_with(|| SegmentFacts {
+                state,
+                generation,
+                table: None,
+            });
         let mut table = known
             .table
             .take()
@@ -592,24 +595,24 @@ impl Replay<'_> {
         table.sums.extend(sums);
         table.generation = generation;
         table.written = written;
-        *known = Known {
+        *known = SegmentFacts {
             state,
             generation,
             table: Some(std::mem::take(table)),
         };
         if written == self.geometry.room() {
-            known.state = State::Left;
+            known.state = SegmentState::Left;
         }
         Ok(())
     }
 }
 
-impl Found {
+impl RecoveredSpace {
     /// The table and the class of each segment that can be filled on.
-    pub(super) fn open_segments(&self) -> Vec<(Class, u32, SumTable)> {
+    pub(super) fn open_segments(&self) -> Vec<(SegmentClass, u32, SumTable)> {
         let mut open = Vec::new();
         for (number, known) in &self.segments {
-            if let (State::Open(class), Some(table)) = (known.state, &known.table) {
+            if let (SegmentState::Open(class), Some(table)) = (known.state, &known.table) {
                 open.push((class, *number, table.clone()));
             }
         }

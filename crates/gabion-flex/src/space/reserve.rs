@@ -28,8 +28,8 @@ use gabion_media::{Disk, RandomFile};
 
 use super::commit::log_bytes_least;
 use super::layout::RESERVE_NAME;
-use super::segments::Class;
-use super::writer::Session;
+use super::segments::SegmentClass;
+use super::writer::WriteSession;
 use crate::tree::NODE_BYTES;
 use crate::{Error, Result};
 
@@ -41,7 +41,7 @@ const STEP_BYTES: u64 = 4 << 10;
 
 /// The room that is kept aside.
 #[derive(Debug)]
-pub(crate) struct Reserve {
+pub(crate) struct SpaceReserve {
     /// Bytes of the file, 0 without one.
     held: u64,
     /// Whether the space keeps one.
@@ -50,22 +50,22 @@ pub(crate) struct Reserve {
 
 /// What a change adds to what must be saved.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Added {
+pub(crate) struct ReserveDemand {
     /// Bytes of data of the user.
     pub(crate) bytes: u64,
     /// Nodes of the tree that change or come.
     pub(crate) nodes: u64,
 }
 
-impl Reserve {
+impl SpaceReserve {
     /// The reserve that a disk has, if the space keeps one.
-    pub(super) fn find(disk: &Disk, is_kept: bool) -> Result<Reserve> {
+    pub(super) fn find(disk: &Disk, is_kept: bool) -> Result<SpaceReserve> {
         let held = match disk.len_of(RESERVE_NAME) {
             Ok(len) if is_kept => len,
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => 0,
         };
-        Ok(Reserve { held, is_kept })
+        Ok(SpaceReserve { held, is_kept })
     }
 
     /// Gives the room to whoever needs it now; false if there is none.
@@ -122,9 +122,9 @@ fn set_room(file: &mut RandomFile, held: u64, bytes: u64) -> gabion_media::Resul
     }
 }
 
-impl Session<'_> {
+impl WriteSession<'_> {
     /// Sees to it that all can be saved on a full disk after an edit that adds something.
-    pub(crate) fn keep_aside(&mut self, added: Added) -> Result<()> {
+    pub(crate) fn keep_aside(&mut self, added: ReserveDemand) -> Result<()> {
         if !self.writer.reserve.is_kept() {
             return Ok(());
         }
@@ -144,14 +144,14 @@ impl Session<'_> {
     /// Keeps aside what is needed now, no more: after a save. Only a matter of room: what cannot be
     /// had now the next edit asks for.
     pub(super) fn settle_reserve(&mut self) {
-        let needed = self.room_to_save(Added::default());
+        let needed = self.room_to_save(ReserveDemand::default());
         let _ = self.writer.reserve.resize(&self.space.disk, needed);
     }
 
-    /// As [`Session::keep_aside`], for a change that only removes. Where there is no room, what
-    /// changed is saved as soon as it is more than the slack, which needs less than to keep it; the
-    /// change goes on whatever comes of that.
-    pub(super) fn keep_aside_if_possible(&mut self, added: Added) -> Result<()> {
+    /// As [`WriteSession::keep_aside`], for a change that only removes. Where there is no room,
+    /// what changed is saved as soon as it is more than the slack, which needs less than to keep
+    /// it; the change goes on whatever comes of that.
+    pub(super) fn keep_aside_if_possible(&mut self, added: ReserveDemand) -> Result<()> {
         match self.keep_aside(added) {
             Err(error) if error.is_no_space() => {
                 let dirty = self.space.shared.share().tree.dirty_count() as u64;
@@ -182,29 +182,29 @@ impl Session<'_> {
     /// written; in a space that keeps nothing aside, what is to be written of those that are open,
     /// and what it takes to save the tree. As that is a guess which grows with the next edits,
     /// users leave it twice, so that the collection has room.
-    pub(super) fn room_kept_free(&self, class: Class) -> u64 {
+    pub(super) fn room_kept_free(&self, class: SegmentClass) -> u64 {
         let segment_bytes = self.space.sums.geometry.segment_bytes();
         if self.writer.reserve.is_kept() {
             return segment_bytes;
         }
         let shared = self.space.shared.share();
-        let open = Class::ALL.map(|class| shared.buffer(class).map(|buffer| buffer.written));
+        let open = SegmentClass::ALL.map(|class| shared.buffer(class).map(|buffer| buffer.written));
         drop(shared);
         let unwritten = open.iter().flatten();
         let unwritten = unwritten.map(|written| segment_bytes.saturating_sub((*written).into()));
-        let to_save = self.room_to_save(Added {
+        let to_save = self.room_to_save(ReserveDemand {
             bytes: 0,
             nodes: 2 * SLACK_NODES,
         });
-        let times = if class == Class::User { 2 } else { 1 };
+        let times = if class == SegmentClass::User { 2 } else { 1 };
         unwritten.sum::<u64>() + times * to_save
     }
 
     /// Bytes of the medium that it takes to make all durable, once an edit has added something.
-    fn room_to_save(&self, added: Added) -> u64 {
+    fn room_to_save(&self, added: ReserveDemand) -> u64 {
         let geometry = self.space.sums.geometry;
         let shared = self.space.shared.share();
-        let unwritten = shared.buffer(Class::User).map_or(0, |buffer| {
+        let unwritten = shared.buffer(SegmentClass::User).map_or(0, |buffer| {
             buffer.bytes.len() as u64 - u64::from(buffer.written)
         });
         let tree = &shared.tree;

@@ -14,22 +14,22 @@ use crate::Extent;
 /// Who fills a segment. Data that a collection moves is older than what users write, and is kept
 /// apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum SegmentClass {
     User,
     Moved,
 }
 
-impl Class {
-    pub(crate) const ALL: [Class; 2] = [Class::User, Class::Moved];
+impl SegmentClass {
+    pub(crate) const ALL: [SegmentClass; 2] = [SegmentClass::User, SegmentClass::Moved];
 }
 
 /// What a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum SegmentState {
     /// May be written.
     Free,
     /// Is being filled, its data is in a buffer.
-    Open(Class),
+    Open(SegmentClass),
     /// Is full, and its footer is written.
     Full,
     /// Was left by a crash in a state in which it cannot be filled on; its table is in the log.
@@ -38,7 +38,7 @@ pub(crate) enum State {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
-    pub(crate) state: State,
+    pub(crate) state: SegmentState,
     /// Bytes that extents refer to.
     pub(crate) valid: u32,
     pub(crate) generation: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     const NEW: Segment = Segment {
-        state: State::Free,
+        state: SegmentState::Free,
         valid: 0,
         generation: 0,
         moved: (0, 0),
@@ -154,12 +154,12 @@ impl Segments {
     }
 
     /// Takes over a segment that a recovery found.
-    pub(crate) fn recover(&mut self, segment: u32, state: State, generation: u32) {
+    pub(crate) fn recover(&mut self, segment: u32, state: SegmentState, generation: u32) {
         let known = self.get_mut(segment);
         known.state = state;
         known.generation = generation;
         known.punched = false;
-        self.left_max += u32::from(state == State::Left);
+        self.left_max += u32::from(state == SegmentState::Left);
         self.free.remove(&segment);
         self.generation = self.generation.max(generation);
     }
@@ -167,8 +167,10 @@ impl Segments {
     /// Ends a recovery: segments that nothing refers to are free.
     pub(crate) fn release_unused(&mut self) {
         for (number, segment) in (0..).zip(&mut self.all) {
-            if segment.valid == 0 && matches!(segment.state, State::Full | State::Left) {
-                segment.state = State::Free;
+            if segment.valid == 0
+                && matches!(segment.state, SegmentState::Full | SegmentState::Left)
+            {
+                segment.state = SegmentState::Free;
                 self.free.insert(number);
             }
         }
@@ -319,7 +321,7 @@ impl Segments {
 
     /// Takes a segment for writing; `None` if there is none, within the capacity and the room that
     /// the medium has.
-    pub(crate) fn take(&mut self, class: Class) -> Option<(u32, u32)> {
+    pub(crate) fn take(&mut self, class: SegmentClass) -> Option<(u32, u32)> {
         let has_room = |number: &&u32| !self.all[**number as usize].punched;
         let first = match self.affordable {
             0 => self.free.iter().find(has_room),
@@ -340,7 +342,7 @@ impl Segments {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let segment = self.get_mut(number);
-        segment.state = State::Open(class);
+        segment.state = SegmentState::Open(class);
         segment.generation = generation;
         segment.moved = (0, 0);
         segment.valid = 0;
@@ -353,7 +355,7 @@ impl Segments {
     /// An open segment is full.
     pub(crate) fn fill(&mut self, number: u32) {
         let segment = self.get_mut(number);
-        segment.state = State::Full;
+        segment.state = SegmentState::Full;
         if segment.valid == 0 {
             self.dying.push(number);
         }
@@ -380,7 +382,7 @@ impl Segments {
         self.live -= len;
         let segment = self.get_mut(number);
         segment.valid -= u32::try_from(len).unwrap_or(u32::MAX);
-        if segment.valid == 0 && matches!(segment.state, State::Full | State::Left) {
+        if segment.valid == 0 && matches!(segment.state, SegmentState::Full | SegmentState::Left) {
             self.dying.push(number);
         }
     }
@@ -389,7 +391,7 @@ impl Segments {
     pub(crate) fn abandon(&mut self, number: u32) {
         let segment = self.get_mut(number);
         debug_assert_eq!(segment.valid, 0, "nothing refers to it");
-        segment.state = State::Free;
+        segment.state = SegmentState::Free;
         self.free.insert(number);
         self.dying.retain(|dying| *dying != number);
     }
@@ -403,9 +405,10 @@ impl Segments {
         let mut dead = std::mem::take(&mut self.dying);
         dead.retain(|number| {
             let segment = &mut self.all[*number as usize];
-            let dies = segment.valid == 0 && matches!(segment.state, State::Full | State::Left);
+            let dies = segment.valid == 0
+                && matches!(segment.state, SegmentState::Full | SegmentState::Left);
             if dies {
-                segment.state = State::Free;
+                segment.state = SegmentState::Free;
                 self.free.insert(*number);
             }
             dies
@@ -438,7 +441,7 @@ impl Segments {
 
     /// Cuts off the last segments that are free and take no space, and returns how many are left.
     pub(crate) fn cut_free(&mut self) -> u32 {
-        let is_cut = |segment: &Segment| segment.state == State::Free && segment.punched;
+        let is_cut = |segment: &Segment| segment.state == SegmentState::Free && segment.punched;
         while self.all.pop_if(|segment| is_cut(segment)).is_some() {
             self.free
                 .remove(&u32::try_from(self.all.len()).unwrap_or(u32::MAX));
@@ -464,7 +467,7 @@ mod tests {
     fn a_segment_is_free_again_only_after_a_commit() {
         let geometry = Geometry::new(4096, 256);
         let mut segments = Segments::new(geometry, Some(8 * 4096), 8);
-        let (first, _) = segments.take(Class::User).unwrap();
+        let (first, _) = segments.take(SegmentClass::User).unwrap();
         segments.add(first, 100);
         segments.fill(first);
         assert_eq!(segments.bury(), []);
@@ -474,7 +477,7 @@ mod tests {
         assert_eq!((segments.live(), segments.free_count()), (0, 0));
         assert_eq!(segments.bury(), [first]);
         assert_eq!(segments.free_count(), 1);
-        let (again, generation) = segments.take(Class::User).unwrap();
+        let (again, generation) = segments.take(SegmentClass::User).unwrap();
         assert_eq!((again, generation), (first, 2));
     }
 
@@ -485,7 +488,7 @@ mod tests {
             let mut segments = Segments::new(Geometry::new(4096, 256), Some(capacity), 8);
             assert!(segments.live_max() < most * 4096 * 30 / 32);
             let mut taken = 0;
-            while segments.take(Class::User).is_some() {
+            while segments.take(SegmentClass::User).is_some() {
                 taken += 1;
             }
             assert_eq!(taken, most);
@@ -498,12 +501,12 @@ mod tests {
         for (parts, least) in [(8, 100), (4, 42), (16, 300)] {
             let mut segments = Segments::new(geometry, None, parts);
             for _ in 0..300 {
-                let (segment, _) = segments.take(Class::User).unwrap();
+                let (segment, _) = segments.take(SegmentClass::User).unwrap();
                 segments.add(segment, u64::from(geometry.room()));
                 segments.fill(segment);
             }
             let mut garbage = 0;
-            while segments.take(Class::User).is_some() {
+            while segments.take(SegmentClass::User).is_some() {
                 garbage += 1;
             }
             assert!((least..least + 50).contains(&garbage), "{garbage}");

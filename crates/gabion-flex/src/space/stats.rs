@@ -3,7 +3,7 @@
 use gabion_media::WriteCounts;
 
 use super::Inner;
-use super::shared::Shared;
+use super::read_state::ReadState;
 use super::writer::Writer;
 
 /// Figures of a space. Counts begin when it is opened.
@@ -79,7 +79,7 @@ impl SpaceStats {
 }
 
 /// Memory of a space in bytes.
-fn memory_bytes(writer: &Writer, shared: &Shared) -> u64 {
+fn memory_bytes(writer: &Writer, shared: &ReadState) -> u64 {
     let waiting = writer.pending.as_bytes().len() + writer.spare.capacity();
     shared.memory_bytes() + waiting as u64
 }

@@ -21,14 +21,14 @@ pub(crate) struct SumTable {
 
 /// Computes and checks the checksums of one space.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sums {
+pub(crate) struct BlockSums {
     seed: u32,
     pub(crate) geometry: Geometry,
 }
 
-impl Sums {
-    pub(crate) fn new(space: u64, geometry: Geometry) -> Sums {
-        Sums {
+impl BlockSums {
+    pub(crate) fn new(space: u64, geometry: Geometry) -> BlockSums {
+        BlockSums {
             seed: seed_of(&DATA_MAGIC, space),
             geometry,
         }
@@ -114,16 +114,16 @@ impl Sums {
         segment: u32,
         table: &SumTable,
         block: u32,
-    ) -> Result<(Vec<u8>, Soundness)> {
+    ) -> Result<(Vec<u8>, BlockCheck)> {
         let from = block * self.geometry.block_bytes();
         let len = table.written.saturating_sub(from);
         let mut bytes = vec![0; len.min(self.geometry.block_bytes()) as usize];
         file.read_exact_at(&mut bytes, self.geometry.file_offset(segment, from))?;
         let sum = self.block(segment, table.generation, block, &bytes);
         let soundness = match table.sums.get(block as usize) {
-            Some(wanted) if *wanted == sum => Soundness::Sound,
-            Some(wanted) if put_right(&mut bytes, sum ^ wanted) => Soundness::PutRight,
-            _ => Soundness::Damaged,
+            Some(wanted) if *wanted == sum => BlockCheck::Sound,
+            Some(wanted) if put_right(&mut bytes, sum ^ wanted) => BlockCheck::PutRight,
+            _ => BlockCheck::Damaged,
         };
         Ok((bytes, soundness))
     }
@@ -188,7 +188,7 @@ impl Sums {
 
 /// What a checksum says of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Soundness {
+pub(crate) enum BlockCheck {
     Sound,
     /// One byte was wrong, by all appearances, and is as it was. That is good evidence, and no
     /// proof: of 4,096 damaged blocks one passes with some byte that was not wrong.

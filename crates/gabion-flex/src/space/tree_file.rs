@@ -11,7 +11,7 @@ use super::layout::{
     TreeHeader, seed_of,
 };
 use super::sums::corruption;
-use crate::tree::{NODE_BYTES, NodeBytes, NodePlace, Saving};
+use crate::tree::{NODE_BYTES, NodeBytes, NodePlace, SaveResult};
 use crate::{Error, FlexTree, Result};
 
 /// Nodes that are written with one call at most.
@@ -34,8 +34,8 @@ pub(crate) struct TreeFile {
 
 /// Nodes that were written and are not yet in effect.
 #[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) saving: Saving,
+pub(crate) struct UnsettledNodes {
+    pub(crate) saving: SaveResult,
     slots: Vec<u32>,
 }
 
@@ -186,7 +186,7 @@ impl TreeFile {
 
     /// Writes the changed nodes of a tree and syncs them. Nothing is in effect yet. If this fails,
     /// all is as before.
-    pub(crate) fn write_nodes(&mut self, tree: &FlexTree) -> Result<Written> {
+    pub(crate) fn write_nodes(&mut self, tree: &FlexTree) -> Result<UnsettledNodes> {
         let mut run = Run {
             file: self,
             taken: Vec::new(),
@@ -197,7 +197,7 @@ impl TreeFile {
         let saved = saved.and_then(|saving| run.write().map(|()| saving));
         let slots = run.taken;
         match saved.and_then(|saving| self.file.sync().map(|()| saving).map_err(Error::from)) {
-            Ok(saving) => Ok(Written { saving, slots }),
+            Ok(saving) => Ok(UnsettledNodes { saving, slots }),
             Err(error) => {
                 self.free.extend(slots);
                 Err(error)
@@ -206,12 +206,12 @@ impl TreeFile {
     }
 
     /// Lets go of nodes that will not come into effect.
-    pub(crate) fn abandon(&mut self, written: Written) {
+    pub(crate) fn abandon(&mut self, written: UnsettledNodes) {
         self.free.extend(written.slots);
     }
 
     /// The header that would bring written nodes into effect.
-    pub(crate) fn next_header(&self, tree: &FlexTree, saving: &Saving) -> TreeHeader {
+    pub(crate) fn next_header(&self, tree: &FlexTree, saving: &SaveResult) -> TreeHeader {
         TreeHeader {
             version: self.header.version + 1,
             len: tree.len(),

@@ -25,11 +25,11 @@
 //! Source: Rosenblum, Ousterhout: The Design and Implementation of a Log-Structured File System,
 //! section 3.6, whose policy weighs with the age itself.
 
-use super::segments::{Segments, State};
+use super::segments::{SegmentState, Segments};
 
 /// What is asked of a choice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct VictimQuery {
     /// Segments, at most.
     pub(super) segments: u32,
     /// Live bytes of each, at most.
@@ -53,10 +53,10 @@ pub(super) fn choose(
     segments: &Segments,
     room: u32,
     staged: impl Fn(u32) -> u64,
-    wanted: Wanted,
+    wanted: VictimQuery,
 ) -> Vec<u32> {
     let is_candidate = |number: u32, segment: &super::segments::Segment| {
-        matches!(segment.state, State::Full | State::Left)
+        matches!(segment.state, SegmentState::Full | SegmentState::Left)
             && segment.valid <= wanted.live_max
             && u64::from(segment.valid) <= wanted.movable
             && !segment.damaged
@@ -112,11 +112,11 @@ impl SegmentSet {
 #[cfg(test)]
 mod tests {
     use super::super::geometry::Geometry;
-    use super::super::segments::Class;
+    use super::super::segments::SegmentClass;
     use super::*;
     use crate::Extent;
 
-    const ALL: Wanted = Wanted {
+    const ALL: VictimQuery = VictimQuery {
         segments: 100,
         live_max: u32::MAX,
         garbage: u64::MAX,
@@ -129,7 +129,7 @@ mod tests {
         let room = geometry.room();
         let mut segments = Segments::new(geometry, Some(1001 * 65536), 8);
         for live in live {
-            let (number, _) = segments.take(Class::User).unwrap();
+            let (number, _) = segments.take(SegmentClass::User).unwrap();
             segments.add(number, room.into());
             segments.fill(number);
             segments.release(&Extent {
@@ -141,7 +141,7 @@ mod tests {
         (segments, room)
     }
 
-    fn chosen(segments: &(Segments, u32), wanted: Wanted) -> Vec<u32> {
+    fn chosen(segments: &(Segments, u32), wanted: VictimQuery) -> Vec<u32> {
         choose(&segments.0, segments.1, |_| 0, wanted)
     }
 
@@ -177,19 +177,19 @@ mod tests {
         let some = segments(&[10_000, 20_000, 30_000, 40_000, 50_000]);
         let count = |wanted| chosen(&some, wanted).len();
         assert_eq!(count(ALL), 5);
-        assert_eq!(count(Wanted { segments: 2, ..ALL }), 2);
-        assert_eq!(count(Wanted { segments: 0, ..ALL }), 1);
+        assert_eq!(count(VictimQuery { segments: 2, ..ALL }), 2);
+        assert_eq!(count(VictimQuery { segments: 0, ..ALL }), 1);
         let garbage = u64::from(some.1 - 10_000) + 1;
-        assert_eq!(count(Wanted { garbage, ..ALL }), 2);
+        assert_eq!(count(VictimQuery { garbage, ..ALL }), 2);
         assert_eq!(
-            count(Wanted {
+            count(VictimQuery {
                 live_max: 30_000,
                 ..ALL
             }),
             3
         );
         assert_eq!(
-            count(Wanted {
+            count(VictimQuery {
                 movable: 29_999,
                 ..ALL
             }),
@@ -207,7 +207,7 @@ mod tests {
             segments.age_of(&segment)
         };
         assert_eq!(age_of(&mut segments, 9), 41);
-        let (into, _) = segments.take(Class::Moved).unwrap();
+        let (into, _) = segments.take(SegmentClass::Moved).unwrap();
         assert_eq!(age_of(&mut segments, into), 1);
         segments.add(into, room.into());
         for from in [9, 19] {
@@ -223,7 +223,8 @@ mod tests {
             address: 65536 * u64::from(into),
         });
         segments.bury();
-        let again = std::iter::from_fn(|| segments.take(Class::User)).find(|(own, _)| *own == into);
+        let again =
+            std::iter::from_fn(|| segments.take(SegmentClass::User)).find(|(own, _)| *own == into);
         assert!(again.is_some());
         assert_eq!(segments.written_in(into), segments.get_mut(into).generation);
     }

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use super::Inner;
 use super::geometry::MARK;
 use super::leaves::touched;
-use super::log::{Record, Records};
-use super::reserve::{Added, allow_no_space};
-use super::segments::{Class, Segments};
-use super::writer::{Placed, Session};
+use super::log::{LogRecord, PendingRecords};
+use super::reserve::{ReserveDemand, allow_no_space};
+use super::segments::{SegmentClass, Segments};
+use super::writer::{PlacedData, WriteSession};
 use crate::{Error, Extent, FlexTree, HOLE, Result};
 
 /// Longest address space. A hole of this length takes 65,536 extents.
@@ -160,7 +160,7 @@ impl Edit<'_> {
 struct Target<'t> {
     tree: &'t mut FlexTree,
     segments: &'t mut Segments,
-    records: &'t mut Records,
+    records: &'t mut PendingRecords,
     extent_max: u64,
 }
 
@@ -168,7 +168,7 @@ impl Target<'_> {
     fn insert(&mut self, offset: u64, len: u64, address: u64) {
         if len > 0 {
             self.tree.insert(offset, len, address);
-            self.records.push(&Record::Insert {
+            self.records.push(&LogRecord::Insert {
                 offset,
                 len,
                 address,
@@ -177,7 +177,7 @@ impl Target<'_> {
     }
 
     /// Inserts pieces one behind the other.
-    fn insert_all(&mut self, mut offset: u64, placed: &[Placed]) {
+    fn insert_all(&mut self, mut offset: u64, placed: &[PlacedData]) {
         for piece in placed {
             self.insert(offset, piece.len, piece.address);
             offset += piece.len;
@@ -186,7 +186,7 @@ impl Target<'_> {
 
     /// Inserts pieces with a mark at the first byte. The tree cuts what is longer than an extent,
     /// and would mark each part.
-    fn insert_marked(&mut self, offset: u64, placed: &[Placed]) {
+    fn insert_marked(&mut self, offset: u64, placed: &[PlacedData]) {
         if let Some((first, rest)) = placed.split_first() {
             let len = first.len.min(self.extent_max);
             self.insert(offset, len, first.address | MARK);
@@ -197,7 +197,7 @@ impl Target<'_> {
 
     /// Removes a range and inserts pieces with a mark in its place. The tree does both in one step
     /// as a rule; the records are those of two.
-    fn replace_marked(&mut self, offset: u64, removed: u64, placed: &[Placed]) {
+    fn replace_marked(&mut self, offset: u64, removed: u64, placed: &[PlacedData]) {
         let Some((first, rest)) = placed.split_first().filter(|_| removed > 0) else {
             self.collapse(offset, removed);
             return self.insert_marked(offset, placed);
@@ -209,11 +209,11 @@ impl Target<'_> {
             .replace(offset, removed, (len, address), |extent| {
                 segments.release(&extent);
             });
-        self.records.push(&Record::Collapse {
+        self.records.push(&LogRecord::Collapse {
             offset,
             len: removed,
         });
-        self.records.push(&Record::Insert {
+        self.records.push(&LogRecord::Insert {
             offset,
             len,
             address,
@@ -227,7 +227,7 @@ impl Target<'_> {
             let segments = &mut *self.segments;
             self.tree
                 .collapse(offset, len, |extent| segments.release(&extent));
-            self.records.push(&Record::Collapse { offset, len });
+            self.records.push(&LogRecord::Collapse { offset, len });
         }
     }
 
@@ -236,7 +236,7 @@ impl Target<'_> {
             let segments = &mut *self.segments;
             self.tree
                 .remap(offset, len, address, |extent| segments.release(&extent));
-            self.records.push(&Record::Map {
+            self.records.push(&LogRecord::Map {
                 offset,
                 len,
                 address,
@@ -245,7 +245,7 @@ impl Target<'_> {
     }
 
     /// Applies edits, whose data is at these places.
-    fn apply_all(&mut self, edits: &[Edit<'_>], mut places: Places<'_>) {
+    fn apply_all(&mut self, edits: &[Edit<'_>], mut places: DataPlacement<'_>) {
         let mut rest = edits.iter().peekable();
         while let Some(edit) = rest.next() {
             if let Edit::Collapse { offset, len } = *edit
@@ -258,7 +258,7 @@ impl Target<'_> {
         }
     }
 
-    fn apply(&mut self, edit: &Edit<'_>, placed: &[Placed]) {
+    fn apply(&mut self, edit: &Edit<'_>, placed: &[PlacedData]) {
         match *edit {
             Edit::InsertHole { offset, len } => self.insert(offset, len, HOLE),
             Edit::Collapse { offset, len } => self.collapse(offset, len),
@@ -283,24 +283,24 @@ impl Target<'_> {
 }
 
 /// Where the data of a group is, edit by edit.
-pub(super) struct Places<'p> {
-    rest: std::slice::Iter<'p, Placed>,
+pub(super) struct DataPlacement<'p> {
+    rest: std::slice::Iter<'p, PlacedData>,
     /// What is left of the place before the rest.
-    begun: Placed,
-    taken: Vec<Placed>,
+    begun: PlacedData,
+    taken: Vec<PlacedData>,
 }
 
-impl<'p> Places<'p> {
-    pub(super) fn new(placed: &'p [Placed]) -> Places<'p> {
-        Places {
+impl<'p> DataPlacement<'p> {
+    pub(super) fn new(placed: &'p [PlacedData]) -> DataPlacement<'p> {
+        DataPlacement {
             rest: placed.iter(),
-            begun: Placed { address: 0, len: 0 },
+            begun: PlacedData { address: 0, len: 0 },
             taken: Vec::new(),
         }
     }
 
     /// The places of the next so many bytes.
-    pub(super) fn take(&mut self, mut len: u64) -> &[Placed] {
+    pub(super) fn take(&mut self, mut len: u64) -> &[PlacedData] {
         self.taken.clear();
         while len > 0 {
             if self.begun.len == 0 {
@@ -311,7 +311,7 @@ impl<'p> Places<'p> {
             }
             let part = self.begun.len.min(len);
             let address = self.begun.address;
-            self.taken.push(Placed { address, len: part });
+            self.taken.push(PlacedData { address, len: part });
             self.begun.address += part;
             self.begun.len -= part;
             len -= part;
@@ -369,7 +369,7 @@ impl Inner {
     }
 }
 
-impl Session<'_> {
+impl WriteSession<'_> {
     fn apply<G>(&mut self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
         let before = self.space.shared.share().tree.len();
         let mut len = before;
@@ -382,7 +382,7 @@ impl Session<'_> {
         self.keep_room_for(edits, wanted)?;
         self.prefetch(edits, before);
         let data: Vec<&[u8]> = edits.iter().map(Edit::data).collect();
-        let placed = self.place_all(Class::User, &data)?;
+        let placed = self.place_all(SegmentClass::User, &data)?;
         if self.may_miss() {
             self.admit(touched(edits, before))?;
         }
@@ -395,7 +395,7 @@ impl Session<'_> {
             records: &mut writer.pending,
             extent_max: self.space.sums.geometry.extent_max().into(),
         };
-        target.apply_all(edits, Places::new(&placed));
+        target.apply_all(edits, DataPlacement::new(&placed));
         // ORDER: Release pairs with the load in `Inner::changes`: who sees the new number and then
         // takes the lock sees the change; the lock itself orders the rest.
         self.space.changes.fetch_add(1, Ordering::Release);
@@ -439,7 +439,7 @@ impl Session<'_> {
         let extent_max = u64::from(self.space.sums.geometry.extent_max());
         let holes = edits.iter().map(Edit::hole_bytes);
         let extents = wanted / extent_max + holes.sum::<u64>() / u64::from(u32::MAX);
-        let added = Added {
+        let added = ReserveDemand {
             bytes: wanted,
             // Two leaves at each place, and those of new extents, of which a split leaves half.
             nodes: 2 * edits.len() as u64 + extents / 30,
@@ -462,8 +462,8 @@ impl Session<'_> {
 
     /// Lets data that stays the same be somewhere else: some ranges of the address space, each now
     /// at placed addresses.
-    pub(crate) fn remap(&mut self, moves: &[(u64, Placed)]) -> Result<()> {
-        let around = |(offset, placed): &(u64, Placed)| {
+    pub(crate) fn remap(&mut self, moves: &[(u64, PlacedData)]) -> Result<()> {
+        let around = |(offset, placed): &(u64, PlacedData)| {
             offset.saturating_sub(1)..=offset.saturating_add(placed.len)
         };
         if self.may_miss() {

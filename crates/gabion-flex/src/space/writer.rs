@@ -6,10 +6,10 @@ use parking_lot::MutexGuard;
 use super::Inner;
 use super::geometry::Geometry;
 use super::layout::DATA_NAME;
-use super::log::{Frames, Record, Records, SumsRecord};
-use super::reserve::Reserve;
-use super::segments::{Class, Segments};
-use super::shared::Buffer;
+use super::log::{FrameCodec, LogRecord, PendingRecords, SumsRecord};
+use super::read_state::SegmentBuffer;
+use super::reserve::SpaceReserve;
+use super::segments::{SegmentClass, Segments};
 use super::sums::SumTable;
 use super::tree_file::TreeFile;
 use crate::{Error, Result};
@@ -19,10 +19,10 @@ const COPY_BYTES_MAX: usize = 128 << 10;
 
 /// The log in use.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct CurrentLog {
     pub(crate) file: LogFile,
     pub(crate) sync: LogSync,
-    pub(crate) frames: Frames,
+    pub(crate) frames: FrameCodec,
     /// Up to where it is durable.
     pub(crate) durable: u64,
     /// The end of the records of the segments, with which it began.
@@ -31,7 +31,7 @@ pub(crate) struct Log {
 
 /// What the space did since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct SpaceTotals {
     pub(crate) user_bytes: u64,
     pub(crate) commits: u64,
     pub(crate) checkpoints: u64,
@@ -42,9 +42,9 @@ pub(crate) struct Totals {
 
 /// Bytes by segment, of a few segments.
 #[derive(Debug, Default)]
-pub(crate) struct Staged(Vec<(u32, u64)>);
+pub(crate) struct StagedBytes(Vec<(u32, u64)>);
 
-impl Staged {
+impl StagedBytes {
     fn add(&mut self, segment: u32, len: u64) {
         match self.0.iter_mut().find(|own| own.0 == segment) {
             Some((_, bytes)) => *bytes += len,
@@ -78,27 +78,27 @@ pub(crate) struct Writer {
     pub(crate) data: RandomFile,
     pub(crate) tree_file: TreeFile,
     /// `None` until a space that found no room for it when it was opened has saved its tree.
-    pub(crate) log: Option<Log>,
+    pub(crate) log: Option<CurrentLog>,
     pub(crate) segments: Segments,
-    pub(crate) pending: Records,
+    pub(crate) pending: PendingRecords,
     /// Whether data was written since it was synced.
     pub(crate) data_dirty: bool,
     /// Bytes of the operation under way, by segment, which no extent refers to yet. Those that are
     /// left when its session ends are let go of.
-    pub(crate) staged: Staged,
+    pub(crate) staged: StagedBytes,
     /// Segments that the operation under way has begun, and that no extent has referred to.
     pub(crate) begun: Vec<u32>,
-    pub(crate) reserve: Reserve,
+    pub(crate) reserve: SpaceReserve,
     /// Memory of the last buffer, for the next one.
     pub(crate) spare: Vec<u8>,
     pub(crate) failure: Option<String>,
-    pub(crate) totals: Totals,
+    pub(crate) totals: SpaceTotals,
     pub(crate) geometry: Geometry,
 }
 
 impl Writer {
     /// Extents refer to placed data now.
-    pub(crate) fn unstage(&mut self, placed: &Placed) {
+    pub(crate) fn unstage(&mut self, placed: &PlacedData) {
         let (segment, _) = self.geometry.split(placed.address);
         self.staged.subtract(segment, placed.len);
         self.begun.retain(|begun| *begun != segment);
@@ -116,19 +116,19 @@ impl Writer {
 
 /// A range of addresses with data that was just placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedData {
     pub(crate) address: u64,
     pub(crate) len: u64,
 }
 
 /// A writer at work. What it has placed and no extent refers to when it ends is undone, however it
 /// ends: by an error, or by the panic of a closure that was given to the change.
-pub(crate) struct Session<'s> {
+pub(crate) struct WriteSession<'s> {
     pub(crate) space: &'s Inner,
     pub(crate) writer: MutexGuard<'s, Writer>,
 }
 
-impl Drop for Session<'_> {
+impl Drop for WriteSession<'_> {
     fn drop(&mut self) {
         self.undo_placing();
     }
@@ -136,10 +136,10 @@ impl Drop for Session<'_> {
 
 impl Inner {
     /// Waits for the writer's lock. A space that has failed takes no more writes.
-    pub(crate) fn session(&self) -> Result<Session<'_>> {
+    pub(crate) fn session(&self) -> Result<WriteSession<'_>> {
         let writer = self.writer.lock();
         match &writer.failure {
-            None => Ok(Session {
+            None => Ok(WriteSession {
                 space: self,
                 writer,
             }),
@@ -152,7 +152,10 @@ impl Inner {
 
     /// Runs one change. A failed sync or switch of the tree's header ends all writing: nobody knows
     /// what is on the medium.
-    pub(crate) fn write<T>(&self, change: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn write<T>(
+        &self,
+        change: impl FnOnce(&mut WriteSession<'_>) -> Result<T>,
+    ) -> Result<T> {
         let mut session = self.session()?;
         // What was read at the opening may not be durable; so nothing is written over what it left
         // before the tree is saved.
@@ -174,16 +177,20 @@ impl Inner {
     }
 }
 
-impl Session<'_> {
+impl WriteSession<'_> {
     /// Puts data into segments. No extent refers to it yet, and if none does when the session ends,
     /// it is let go of.
-    pub(crate) fn place(&mut self, class: Class, data: &[u8]) -> Result<Vec<Placed>> {
+    pub(crate) fn place(&mut self, class: SegmentClass, data: &[u8]) -> Result<Vec<PlacedData>> {
         self.place_all(class, &[data])
     }
 
-    /// As [`Session::place`], one piece of data behind the other: where they are together.
-    pub(crate) fn place_all(&mut self, class: Class, pieces: &[&[u8]]) -> Result<Vec<Placed>> {
-        let mut placed: Vec<Placed> = Vec::new();
+    /// As [`WriteSession::place`], one piece of data behind the other: where they are together.
+    pub(crate) fn place_all(
+        &mut self,
+        class: SegmentClass,
+        pieces: &[&[u8]],
+    ) -> Result<Vec<PlacedData>> {
+        let mut placed: Vec<PlacedData> = Vec::new();
         let geometry = self.space.sums.geometry;
         let room = geometry.room() as usize;
         let mut pieces = pieces.iter().peekable();
@@ -211,7 +218,7 @@ impl Session<'_> {
                 let len = part as u64;
                 match placed.last_mut() {
                     Some(last) if last.address + last.len == address => last.len += len,
-                    _ if len > 0 => placed.push(Placed { address, len }),
+                    _ if len > 0 => placed.push(PlacedData { address, len }),
                     _ => {}
                 }
                 done += part;
@@ -240,7 +247,7 @@ impl Session<'_> {
         }
         for segment in begun {
             let mut shared = self.space.shared.alone();
-            for class in Class::ALL {
+            for class in SegmentClass::ALL {
                 let buffer = shared.buffer_mut(class);
                 if let Some(own) = buffer.take_if(|buffer| buffer.segment == segment) {
                     self.writer.spare = own.bytes;
@@ -253,7 +260,7 @@ impl Session<'_> {
     }
 
     /// Sees to it that there is a buffer with room.
-    fn open_buffer(&mut self, class: Class) -> Result<()> {
+    fn open_buffer(&mut self, class: SegmentClass) -> Result<()> {
         let room = self.space.sums.geometry.room() as usize;
         let filled = self
             .space
@@ -268,7 +275,7 @@ impl Session<'_> {
         }
         let (segment, generation) = self.take_segment(class)?;
         self.writer.begun.push(segment);
-        if class == Class::Moved && self.writer.reserve.is_kept() {
+        if class == SegmentClass::Moved && self.writer.reserve.is_kept() {
             // What extents refer to once it is moved must find its way to the medium.
             let geometry = self.space.sums.geometry;
             let offset = geometry.file_offset(segment, 0);
@@ -279,7 +286,7 @@ impl Session<'_> {
         bytes.reserve_exact(room);
         let mut shared = self.space.shared.alone();
         shared.set_table(segment, generation, None);
-        *shared.buffer_mut(class) = Some(Buffer {
+        *shared.buffer_mut(class) = Some(SegmentBuffer {
             segment,
             generation,
             bytes,
@@ -289,13 +296,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn take_segment(&mut self, class: Class) -> Result<(u32, u32)> {
-        if class == Class::User {
+    fn take_segment(&mut self, class: SegmentClass) -> Result<(u32, u32)> {
+        if class == SegmentClass::User {
             self.make_room()?;
         }
         self.look_at_room(class);
         // The last segment belongs to the collection, which may be needed to get more.
-        if class == Class::User && self.writer.segments.available() <= 1 {
+        if class == SegmentClass::User && self.writer.segments.available() <= 1 {
             return Err(self.full(0));
         }
         let taken = self.writer.segments.take(class);
@@ -304,7 +311,7 @@ impl Session<'_> {
 
     /// Looks how many segments of a class the medium has room for, beside what it takes to save
     /// all. Where the file system does not tell, all that there may be.
-    pub(crate) fn look_at_room(&mut self, class: Class) {
+    pub(crate) fn look_at_room(&mut self, class: SegmentClass) {
         let room = self.space.disk.room();
         let free = room.map_or(u64::MAX, |room| room.free_bytes);
         let kept = self.room_kept_free(class);
@@ -330,7 +337,7 @@ impl Session<'_> {
     }
 
     /// Writes the data of a buffer that is not on the medium yet.
-    pub(crate) fn write_out(&mut self, class: Class) -> Result<()> {
+    pub(crate) fn write_out(&mut self, class: SegmentClass) -> Result<()> {
         let sums = self.space.sums;
         let block_bytes = sums.geometry.block_bytes();
         let shared = self.space.shared.share();
@@ -342,8 +349,8 @@ impl Session<'_> {
             return Ok(());
         }
         let purpose = match class {
-            Class::User => Purpose::Flush,
-            Class::Moved => Purpose::Gc,
+            SegmentClass::User => Purpose::Flush,
+            SegmentClass::Moved => Purpose::Gc,
         };
         let offset = sums.geometry.file_offset(buffer.segment, buffer.written);
         let bytes = &buffer.bytes[buffer.written as usize..];
@@ -353,7 +360,7 @@ impl Session<'_> {
         let blocks = &buffer.bytes[(first * block_bytes) as usize..];
         let record = SumsRecord {
             segment: buffer.segment,
-            state: super::segments::State::Open(class),
+            state: super::segments::SegmentState::Open(class),
             generation: buffer.generation,
             first,
             written: filled,
@@ -368,12 +375,12 @@ impl Session<'_> {
             buffer.sums.extend_from_slice(&record.sums);
             buffer.written = filled;
         }
-        self.writer.pending.push(&Record::Sums(record));
+        self.writer.pending.push(&LogRecord::Sums(record));
         Ok(())
     }
 
     /// Ends a full segment with its footer, and lets go of its buffer.
-    fn seal(&mut self, class: Class) -> Result<()> {
+    fn seal(&mut self, class: SegmentClass) -> Result<()> {
         self.write_out(class)?;
         let sums = self.space.sums;
         let Some((segment, table)) = self.space.shared.share().buffer(class).map(|buffer| {

@@ -9,7 +9,7 @@
 //! memory, can be moved to others, and it is given back.
 //!
 //! A page is cleared by the system when it is used first, which may take milliseconds for a large
-//! one. Who must not wait for that asks [ahead](Arena::ahead) for what the next nodes take.
+//! one. Who must not wait for that asks [ahead](NodeArena::ahead) for what the next nodes take.
 
 use std::ops::{Index, IndexMut};
 
@@ -31,7 +31,7 @@ const SMALL_NODES: usize = 1 << 10;
 
 /// Nodes of one kind. A number is used again after its node was freed.
 #[derive(Clone, Debug)]
-pub(super) struct Arena<T> {
+pub(super) struct NodeArena<T> {
     /// The first ones are in use.
     chunks: [Vec<T>; CHUNKS_MAX],
     /// Freed numbers, by chunk in use, and how many these are.
@@ -48,7 +48,7 @@ pub(super) struct Arena<T> {
 
 /// What an arena needs for its next nodes.
 #[derive(Debug)]
-pub(super) struct Ahead<T> {
+pub(super) struct ArenaReserve<T> {
     ready: usize,
     chunk: Option<Vec<T>>,
 }
@@ -74,10 +74,10 @@ fn place_after(nodes: usize) -> (usize, usize) {
     ((bits - FIRST_BITS) as usize, number - (1 << bits))
 }
 
-impl<T: Clone> Arena<T> {
+impl<T: Clone> NodeArena<T> {
     /// An arena whose new nodes are copies of `empty`.
-    pub(super) fn new(empty: T) -> Arena<T> {
-        Arena {
+    pub(super) fn new(empty: T) -> NodeArena<T> {
+        NodeArena {
             chunks: [const { Vec::new() }; CHUNKS_MAX],
             free: Vec::new(),
             freed: 0,
@@ -118,9 +118,9 @@ impl<T: Clone> Arena<T> {
     }
 
     /// Has the system give memory for the next nodes, if there is little; the arena does not know
-    /// of it before it [takes](Arena::take_ahead) what is returned. So this is done while others
-    /// read, and takes memory for few nodes more than there are, however often it is done.
-    pub(super) fn ahead(&self) -> Option<Ahead<T>> {
+    /// of it before it [takes](NodeArena::take_ahead) what is returned. So this is done while
+    /// others read, and takes memory for few nodes more than there are, however often it is done.
+    pub(super) fn ahead(&self) -> Option<ArenaReserve<T>> {
         let left = self.freed + self.ready.saturating_sub(self.used);
         if self.used < SMALL_NODES || left >= AHEAD_MIN {
             return None;
@@ -134,14 +134,14 @@ impl<T: Clone> Arena<T> {
         if let Some(nodes) = known.or(made.as_ref()) {
             gabion_media::populate(nodes, at..to);
         }
-        Some(Ahead {
+        Some(ArenaReserve {
             ready: from + (to - at),
             chunk: made,
         })
     }
 
     /// Takes what was asked for ahead.
-    pub(super) fn take_ahead(&mut self, ahead: Ahead<T>) {
+    pub(super) fn take_ahead(&mut self, ahead: ArenaReserve<T>) {
         self.ready = self.ready.max(ahead.ready);
         if ahead.chunk.is_some() {
             self.next = ahead.chunk;
@@ -162,7 +162,7 @@ impl<T: Clone> Arena<T> {
         (self.len() <= others / 4 * 3).then_some(last)
     }
 
-    /// Whether memory can be given back, when some nodes were [moved down](Arena::move_down).
+    /// Whether memory can be given back, when some nodes were [moved down](NodeArena::move_down).
     pub(super) fn has_spare_chunk(&self) -> bool {
         self.spare_chunk().is_some()
     }
@@ -210,7 +210,7 @@ impl<T: Clone> Arena<T> {
     }
 }
 
-impl<T> Index<u32> for Arena<T> {
+impl<T> Index<u32> for NodeArena<T> {
     type Output = T;
 
     #[inline]
@@ -220,7 +220,7 @@ impl<T> Index<u32> for Arena<T> {
     }
 }
 
-impl<T> IndexMut<u32> for Arena<T> {
+impl<T> IndexMut<u32> for NodeArena<T> {
     #[inline]
     fn index_mut(&mut self, id: u32) -> &mut T {
         let (chunk, at) = place_of(id);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn names_and_places_belong_together_and_nodes_stay_where_they_are() {
-        let mut arena = Arena::new(0_u64);
+        let mut arena = NodeArena::new(0_u64);
         let mut places = Vec::new();
         for number in 0..5_000_u64 {
             let id = arena.add();
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn memory_of_few_nodes_is_given_back() {
-        let mut arena = Arena::new(0_u64);
+        let mut arena = NodeArena::new(0_u64);
         let mut ids: Vec<u32> = (0..5_000_u64)
             .map(|number| {
                 let id = arena.add();
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn memory_is_asked_for_ahead_of_the_nodes_and_not_far_ahead() {
-        let mut arena = Arena::new([0_u64; 64]);
+        let mut arena = NodeArena::new([0_u64; 64]);
         while arena.len() < SMALL_NODES {
             assert!(arena.ahead().is_none());
             arena.add();
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_ahead_goes_with_the_chunks_before_it() {
-        let mut arena = Arena::new(0_u64);
+        let mut arena = NodeArena::new(0_u64);
         // As far as to a few nodes before the end of a chunk.
         let ids: Vec<u32> = (0..FIRST_NODES * 255 - AHEAD_MIN / 2)
             .map(|_| arena.add())

@@ -2,8 +2,8 @@
 //! they need.
 
 use super::inner::Inner;
-use super::leaf::{Leaf, Piece};
-use super::node::{ENTRIES_MAX, NONE, Saved, is_absent};
+use super::leaf::{Leaf, LeafPatch};
+use super::node::{ENTRIES_MAX, NONE, SavedAt, is_absent};
 use super::{Extent, FlexTree, HOLE};
 
 /// Levels of inner nodes at most. A level is added when the root is full, and each of its children
@@ -109,7 +109,7 @@ impl FlexTree {
         self.assert_addresses(len, address);
         let longest = self.longest(address);
         let short = u32::try_from(len).ok().filter(|len| *len <= longest);
-        let piece = short.map(|len| Piece { len, address });
+        let piece = short.map(|len| LeafPatch { len, address });
         let is_one_step = removed > 0 && len > 0 && (self.len - removed).checked_add(len).is_some();
         if let Some(piece) = piece.filter(|_| is_one_step)
             && self.replace_in_leaf(offset, removed, piece, &mut freed)
@@ -145,7 +145,7 @@ impl FlexTree {
         offset: u64,
         len: u64,
         address: u64,
-        mut each: impl FnMut(&mut FlexTree, u64, Piece),
+        mut each: impl FnMut(&mut FlexTree, u64, LeafPatch),
     ) {
         let longest = if address == HOLE {
             u32::MAX
@@ -160,7 +160,7 @@ impl FlexTree {
             } else {
                 address + done
             };
-            each(self, offset + done, Piece { len: part, address });
+            each(self, offset + done, LeafPatch { len: part, address });
             done += u64::from(part);
         }
     }
@@ -174,7 +174,7 @@ impl FlexTree {
     }
 
     #[inline]
-    fn insert_piece(&mut self, offset: u64, piece: Piece) {
+    fn insert_piece(&mut self, offset: u64, piece: LeafPatch) {
         self.split_full_root();
         let delta = u64::from(piece.len);
         let mut x = offset;
@@ -206,7 +206,7 @@ impl FlexTree {
         &mut self,
         offset: u64,
         removed: u64,
-        piece: Piece,
+        piece: LeafPatch,
         freed: &mut impl FnMut(Extent),
     ) -> bool {
         let path = self.descend(offset);
@@ -454,7 +454,7 @@ impl FlexTree {
 
     /// Takes a node out of the tree; its parent must let go of it.
     fn free_node(&mut self, node: u32, level: usize) {
-        let Saved { slot, .. } = if level == 0 {
+        let SavedAt { slot, .. } = if level == 0 {
             let saved = self.leaves[node].saved;
             self.dirty -= usize::from(saved.dirty);
             self.leaves.remove(node);

@@ -1,7 +1,8 @@
 //! Inner nodes: children and their shifts.
 
 use super::node::{
-    ABSENT, EMPTY_LANES, ENTRIES_MAX, Lanes, NONE, Saved, Used, count_up_to, is_absent,
+    ABSENT, EMPTY_LANES, ENTRIES_MAX, NONE, NodeLanes, RecentlyUsed, SavedAt, count_up_to,
+    is_absent,
 };
 use super::persist::NodePlace;
 
@@ -11,12 +12,12 @@ use super::persist::NodePlace;
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Inner {
-    pub(crate) shifts: Lanes,
+    pub(crate) shifts: NodeLanes,
     pub(crate) children: [u32; ENTRIES_MAX],
     pub(crate) count: usize,
-    pub(super) saved: Saved,
+    pub(super) saved: SavedAt,
     /// Which children were read lately.
-    pub(super) used: Used,
+    pub(super) used: RecentlyUsed,
     /// Checksums of the children that are not in memory; there if one may be absent.
     sums: Option<Box<[u32; ENTRIES_MAX]>>,
 }
@@ -28,8 +29,8 @@ impl Inner {
             shifts: EMPTY_LANES,
             children: [NONE; ENTRIES_MAX],
             count: 0,
-            saved: Saved::NEVER,
-            used: Used::all(),
+            saved: SavedAt::NEVER,
+            used: RecentlyUsed::all(),
             sums: None,
         }
     }
@@ -74,7 +75,7 @@ impl Inner {
         if let Some(sums) = &mut self.sums {
             sums.copy_within(at..self.count, at + 1);
         }
-        self.used = Used::all();
+        self.used = RecentlyUsed::all();
         self.shifts[at] = shift;
         self.children[at] = child;
         self.count += 1;
@@ -86,7 +87,7 @@ impl Inner {
         if let Some(sums) = &mut self.sums {
             sums.copy_within(at + 1..self.count, at);
         }
-        self.used = Used::all();
+        self.used = RecentlyUsed::all();
         self.count -= 1;
         self.shifts[self.count] = u64::MAX;
     }
@@ -124,7 +125,7 @@ impl Inner {
             let own = self.sums.get_or_insert_with(|| Box::new([0; ENTRIES_MAX]));
             own[from..to].copy_from_slice(&sums[..right.count]);
         }
-        self.used = Used::all();
+        self.used = RecentlyUsed::all();
         self.count = to;
         self.shift_from(from, base);
     }

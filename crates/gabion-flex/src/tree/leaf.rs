@@ -8,7 +8,7 @@
 //! tree waits for, and so the line that ends its search holds the extent, too. Adding to every
 //! second word vectorizes as well as adding to every word.
 
-use super::node::{ENTRIES_MAX, Saved};
+use super::node::{ENTRIES_MAX, SavedAt};
 use super::{ADDRESS_BITS, Extent, HOLE};
 
 const LOW_BITS: u32 = 32;
@@ -30,7 +30,7 @@ const VOID: Entry = [u64::MAX; 2];
 #[repr(C, align(64))]
 pub(crate) struct Leaf {
     count: u32,
-    pub(super) saved: Saved,
+    pub(super) saved: SavedAt,
     entries: Entries,
 }
 
@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<Leaf>() == 1024 && align_of::<Leaf>() == 64);
 
 /// What takes the place of a range of a leaf.
 #[derive(Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct LeafPatch {
     pub(crate) len: u32,
     pub(crate) address: u64,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Piece {
 impl Leaf {
     pub(crate) const EMPTY: Leaf = Leaf {
         count: 0,
-        saved: Saved::NEVER,
+        saved: SavedAt::NEVER,
         entries: Entries([VOID; ENTRIES_MAX]),
     };
 
@@ -122,7 +122,7 @@ impl Leaf {
     }
 
     #[inline]
-    fn set(&mut self, at: usize, partial: u64, piece: Piece) {
+    fn set(&mut self, at: usize, partial: u64, piece: LeafPatch) {
         let head = partial << HIGH_BITS | piece.address >> LOW_BITS;
         let tail = u64::from(piece.len) << LOW_BITS | piece.address & LOW_MASK;
         self.entries.0[at] = [head, tail];
@@ -192,7 +192,7 @@ impl Leaf {
     /// Whether a piece continues entry `at`, in the address space and on the medium, and both
     /// together are at most `extent_max` long.
     #[inline]
-    fn continues(&self, at: usize, piece: Piece, extent_max: u32) -> bool {
+    fn continues(&self, at: usize, piece: LeafPatch, extent_max: u32) -> bool {
         let len = self.len_of(at);
         let address = self.address(at);
         let follows = if piece.address == HOLE {
@@ -206,7 +206,7 @@ impl Leaf {
     /// Inserts a piece at `x` and moves what follows. Needs a leaf that is not full. Returns how
     /// many entries were added.
     #[inline]
-    pub(crate) fn insert(&mut self, x: u64, piece: Piece, extent_max: u32) -> usize {
+    pub(crate) fn insert(&mut self, x: u64, piece: LeafPatch, extent_max: u32) -> usize {
         let delta = u64::from(piece.len);
         let count = self.count();
         let mut at = self.find(x);
@@ -230,14 +230,14 @@ impl Leaf {
     }
 
     /// Inserts a piece in the middle of entry `at`.
-    fn insert_within(&mut self, at: usize, x: u64, piece: Piece) {
+    fn insert_within(&mut self, at: usize, x: u64, piece: LeafPatch) {
         let whole = self.entry(at);
         let head = x - whole.offset;
         self.open(at + 1, 2, u64::from(piece.len));
         self.set_len(at, head);
         self.set(at + 1, x, piece);
         let tail = whole.behind(head);
-        let rest = Piece {
+        let rest = LeafPatch {
             len: short(tail.len),
             address: tail.address,
         };
@@ -251,7 +251,7 @@ impl Leaf {
         &mut self,
         x: u64,
         removed: u64,
-        piece: Option<Piece>,
+        piece: Option<LeafPatch>,
         extent_max: u32,
         freed: &mut impl FnMut(Extent),
     ) {
@@ -288,7 +288,7 @@ impl Leaf {
             at += 1;
         }
         if tail.len > 0 {
-            let rest = Piece {
+            let rest = LeafPatch {
                 len: short(tail.len),
                 address: tail.address,
             };

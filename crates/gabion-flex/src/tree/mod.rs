@@ -11,7 +11,7 @@
 //! Nodes are numbered and lie in arenas; a leaf takes 1 KiB and holds up to 60 extents of 16 bytes
 //! (`leaf`), an inner node up to 60 children (`inner`). Numbers that a search compares lie side by
 //! side. A walk from leaf to leaf goes by the parent. Holes are extents like others, with the
-//! address [`HOLE`]. The tree of a space may have leaves that are not in memory (`absent`).
+//! address [`HOLE`]. The tree of a space may have leaves that are not in memory (`absent_leaf`).
 //!
 //! # Invariants
 //! - I1. The first partial offset of a leaf and the first shift of an inner node are 0.
@@ -38,15 +38,15 @@
 //!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 3.
 
-mod absent;
+mod absent_leaf;
 mod arena;
 mod change;
 mod extent;
+mod extent_iter;
 mod inner;
 mod leaf;
 mod node;
 mod persist;
-mod pieces;
 
 #[cfg(test)]
 mod tests;
@@ -54,19 +54,19 @@ mod tests;
 /// The nodes, for the twin that uses them without shifts.
 pub(crate) mod plain {
     pub(crate) use super::inner::Inner;
-    pub(crate) use super::leaf::{Leaf, Piece};
+    pub(crate) use super::leaf::{Leaf, LeafPatch};
     pub(crate) use super::node::NONE;
 }
 
-pub(crate) use self::absent::{Absent, Leaves, MOVE_STEPS};
+pub(crate) use self::absent_leaf::{AbsentLeaf, MOVE_STEPS, SavedLeaves};
 pub use self::extent::{Extent, HOLE};
+pub use self::extent_iter::ExtentIter;
 pub(crate) use self::leaf::Leaf;
 pub(crate) use self::persist::{
-    LoadError, MISCOUNTED, NODE_BYTES, NodeBytes, NodePlace, Outline, Saving,
+    LoadError, MISCOUNTED, NODE_BYTES, NodeBytes, NodePlace, SaveResult, SavedOutline,
 };
-pub use self::pieces::Pieces;
 
-use self::arena::{Ahead, Arena};
+use self::arena::{ArenaReserve, NodeArena};
 use self::extent::ADDRESS_BITS;
 use self::inner::Inner;
 use self::node::{ENTRIES_MAX, is_absent};
@@ -74,8 +74,8 @@ use self::node::{ENTRIES_MAX, is_absent};
 /// An index of extents over an address space without gaps, from 0 to [`FlexTree::len`].
 #[derive(Clone, Debug)]
 pub struct FlexTree {
-    leaves: Arena<Leaf>,
-    inners: Arena<Inner>,
+    leaves: NodeArena<Leaf>,
+    inners: NodeArena<Inner>,
     root: u32,
     /// Levels of inner nodes above the leaves.
     height: usize,
@@ -88,7 +88,7 @@ pub struct FlexTree {
     absent: usize,
     /// Leaves that changed since they were saved.
     dirty: usize,
-    /// Where the hand of `absent` is.
+    /// Where the hand of `absent_leaf` is.
     hand: u64,
     /// Whether readers note which leaves they read.
     marks_use: bool,
@@ -97,8 +97,8 @@ pub struct FlexTree {
 /// Memory for the next nodes of a tree: see [`FlexTree::ahead`].
 #[derive(Debug)]
 pub(crate) struct NodesAhead {
-    leaves: Option<Ahead<Leaf>>,
-    inners: Option<Ahead<Inner>>,
+    leaves: Option<ArenaReserve<Leaf>>,
+    inners: Option<ArenaReserve<Inner>>,
 }
 
 impl FlexTree {
@@ -108,11 +108,11 @@ impl FlexTree {
     /// If `extent_max` is 0.
     pub fn new(extent_max: u32) -> FlexTree {
         assert!(extent_max > 0, "extents need at least one byte");
-        let mut leaves = Arena::new(Leaf::EMPTY);
+        let mut leaves = NodeArena::new(Leaf::EMPTY);
         let root = leaves.add();
         FlexTree {
             leaves,
-            inners: Arena::new(Inner::empty()),
+            inners: NodeArena::new(Inner::empty()),
             root,
             height: 0,
             len: 0,

@@ -24,17 +24,17 @@ pub(super) fn is_absent(child: u32) -> bool {
 }
 
 /// Sorted numbers of a node; lanes behind the last entry hold the largest number.
-pub(super) type Lanes = [u64; LANES];
+pub(super) type NodeLanes = [u64; LANES];
 
 /// Lanes without an entry.
-pub(super) const EMPTY_LANES: Lanes = [u64::MAX; LANES];
+pub(super) const EMPTY_LANES: NodeLanes = [u64::MAX; LANES];
 
 /// How many lanes hold numbers up to `key`, which is less than the largest number.
 ///
 /// The first numbers of all cache lines are compared first and independently, so that the lines
 /// come from memory at the same time and not one after the other as in a binary search.
 #[inline]
-pub(super) fn count_up_to(lanes: &Lanes, key: u64) -> usize {
+pub(super) fn count_up_to(lanes: &NodeLanes, key: u64) -> usize {
     let (lines, _) = lanes.as_chunks::<LINE_LANES>();
     let mut line = 0;
     for group in &lines[1..] {
@@ -49,7 +49,7 @@ pub(super) fn count_up_to(lanes: &Lanes, key: u64) -> usize {
 
 /// Where the present content of a node stands on a medium, if it stands there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Saved {
+pub(crate) struct SavedAt {
     /// Slot of the tree file, or [`NONE`] for a node that was never saved.
     pub(crate) slot: u32,
     /// Checksum of the saved node.
@@ -58,23 +58,23 @@ pub(crate) struct Saved {
     pub(crate) dirty: bool,
 }
 
-impl Saved {
-    pub(super) const NEVER: Saved = Saved {
+impl SavedAt {
+    pub(super) const NEVER: SavedAt = SavedAt {
         slot: NONE,
         crc: 0,
         dirty: true,
     };
 }
 
-/// Which children were read lately: a bit for each. Readers set them, the hand of `absent` takes
-/// them back.
+/// Which children were read lately: a bit for each. Readers set them, the hand of `absent_leaf`
+/// takes them back.
 #[derive(Debug)]
-pub(super) struct Used(AtomicU64);
+pub(super) struct RecentlyUsed(AtomicU64);
 
-impl Used {
+impl RecentlyUsed {
     /// All of them.
-    pub(super) const fn all() -> Used {
-        Used(AtomicU64::new(u64::MAX))
+    pub(super) const fn all() -> RecentlyUsed {
+        RecentlyUsed(AtomicU64::new(u64::MAX))
     }
 
     #[inline]
@@ -94,10 +94,10 @@ impl Used {
     }
 }
 
-impl Clone for Used {
-    fn clone(&self) -> Used {
+impl Clone for RecentlyUsed {
+    fn clone(&self) -> RecentlyUsed {
         // ORDER: Relaxed; a hint for the hand.
-        Used(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+        RecentlyUsed(AtomicU64::new(self.0.load(Ordering::Relaxed)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::inner::Inner;
 use super::leaf::Leaf;
-use super::node::{ENTRIES_MAX, NONE, Saved, is_absent};
+use super::node::{ENTRIES_MAX, NONE, SavedAt, is_absent};
 use super::{FlexTree, HOLE};
 
 /// Bytes of a saved node.
@@ -27,7 +27,7 @@ pub(crate) struct NodePlace {
 /// What a save wrote. The tree itself knows of it once [`FlexTree::settle`] was told that the save
 /// is in effect.
 #[derive(Debug)]
-pub(crate) struct Saving {
+pub(crate) struct SaveResult {
     /// Level, number and place of each node that was written.
     nodes: Vec<(usize, u32, NodePlace)>,
     pub(crate) root: NodePlace,
@@ -36,7 +36,7 @@ pub(crate) struct Saving {
 
 /// What a tree consisted of when it was saved.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outline {
+pub(crate) struct SavedOutline {
     pub(crate) root: NodePlace,
     pub(crate) height: u32,
     pub(crate) len: u64,
@@ -52,7 +52,7 @@ pub(crate) enum LoadError<E> {
     Malformed(u32, &'static str),
 }
 
-impl Saving {
+impl SaveResult {
     /// Whether the tree knows of all that was saved.
     pub(crate) fn is_settled(&self) -> bool {
         self.nodes.is_empty()
@@ -65,10 +65,10 @@ impl FlexTree {
     pub(crate) fn save<E>(
         &self,
         write: &mut impl FnMut(&NodeBytes) -> Result<NodePlace, E>,
-    ) -> Result<Saving, E> {
+    ) -> Result<SaveResult, E> {
         let mut nodes = Vec::new();
         let root = self.save_node(self.root, self.height, &mut nodes, write)?;
-        Ok(Saving {
+        Ok(SaveResult {
             nodes,
             root,
             height: self.height,
@@ -84,7 +84,7 @@ impl FlexTree {
     ) -> Result<NodePlace, E> {
         let saved = self.saved(level, id);
         if !saved.dirty {
-            let Saved { slot, crc, .. } = saved;
+            let SavedAt { slot, crc, .. } = saved;
             return Ok(NodePlace { slot, crc });
         }
         let bytes = if level == 0 {
@@ -106,7 +106,7 @@ impl FlexTree {
         Ok(place)
     }
 
-    fn saved(&self, level: usize, id: u32) -> Saved {
+    fn saved(&self, level: usize, id: u32) -> SavedAt {
         match level {
             0 => self.leaves[id].saved,
             _ => self.inners[id].saved,
@@ -116,7 +116,7 @@ impl FlexTree {
     /// Takes the next `most` nodes of a save for what the tree holds at present, and returns the
     /// slots that it no longer needs for them. The save is in effect; the tree must not change
     /// before all of it was taken.
-    pub(crate) fn settle(&mut self, saving: &mut Saving, most: usize) -> Vec<u32> {
+    pub(crate) fn settle(&mut self, saving: &mut SaveResult, most: usize) -> Vec<u32> {
         let mut released = std::mem::take(&mut self.dropped);
         let rest = saving.nodes.len().saturating_sub(most);
         for (level, id, NodePlace { slot, crc }) in saving.nodes.drain(rest..) {
@@ -128,7 +128,7 @@ impl FlexTree {
             if saved.slot != NONE {
                 released.push(saved.slot);
             }
-            *saved = Saved {
+            *saved = SavedAt {
                 slot,
                 crc,
                 dirty: false,
@@ -141,7 +141,7 @@ impl FlexTree {
     /// bytes of a slot if they have this checksum. No leaf is read and in memory, but a root.
     pub(crate) fn load<E>(
         extent_max: u32,
-        outline: &Outline,
+        outline: &SavedOutline,
         read: &mut impl FnMut(NodePlace) -> Result<NodeBytes, E>,
     ) -> Result<(FlexTree, Vec<u32>), LoadError<E>> {
         let mut tree = FlexTree::new(extent_max);
@@ -240,8 +240,8 @@ impl<R> Loader<'_, R> {
 
 impl NodePlace {
     /// What a node says that was read from here.
-    fn saved(self) -> Saved {
-        Saved {
+    fn saved(self) -> SavedAt {
+        SavedAt {
             slot: self.slot,
             crc: self.crc,
             dirty: false,
@@ -360,7 +360,7 @@ pub(super) mod tests {
     }
 
     impl Slots {
-        pub(in crate::tree) fn save(&mut self, tree: &mut FlexTree) -> Outline {
+        pub(in crate::tree) fn save(&mut self, tree: &mut FlexTree) -> SavedOutline {
             let saving = tree.save(&mut |bytes| {
                 self.next += 1;
                 self.writes += 1;
@@ -380,7 +380,7 @@ pub(super) mod tests {
                     );
                 }
             }
-            Outline {
+            SavedOutline {
                 root: saving.root,
                 height: u32::try_from(saving.height).unwrap(),
                 len: tree.len(),
@@ -390,7 +390,7 @@ pub(super) mod tests {
 
         /// Loads a tree with all its leaves, by what `read` makes of their places.
         fn load(
-            outline: &Outline,
+            outline: &SavedOutline,
             read: &mut impl FnMut(NodePlace) -> Result<NodeBytes, u32>,
         ) -> Result<(FlexTree, Vec<u32>), LoadError<u32>> {
             let (mut tree, slots) = FlexTree::load(100, outline, read)?;
@@ -416,7 +416,7 @@ pub(super) mod tests {
         pub(in crate::tree) fn load_some(
             &self,
             extent_max: u32,
-            outline: &Outline,
+            outline: &SavedOutline,
         ) -> Result<(FlexTree, Vec<u32>), LoadError<u32>> {
             FlexTree::load(extent_max, outline, &mut |place| self.read(place))
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use gabion_media::crc32c;
 
 use super::persist::tests::Slots;
-use super::{Extent, FlexTree, HOLE, Leaf, Leaves};
+use super::{Extent, FlexTree, HOLE, Leaf, SavedLeaves};
 use crate::twin::{PlainTree, SortedArray};
 
 /// A change; places and lengths are fractions of what is there.
@@ -115,7 +115,7 @@ impl Pair {
     }
 
     /// A leaf as the medium has it.
-    fn leaf(&self, absent: &super::Absent) -> Leaf {
+    fn leaf(&self, absent: &super::AbsentLeaf) -> Leaf {
         let bytes = &self.medium.nodes[&absent.place.slot];
         assert_eq!(crc32c::crc32c(bytes), absent.place.crc);
         Leaf::decode(bytes, absent.place, absent.len, self.extent_max).unwrap()
@@ -133,7 +133,7 @@ impl Pair {
 
     /// The extents of a range, with leaves that the tree does not have.
     fn range(&self, offset: u64, len: u64) -> Vec<Extent> {
-        let mut leaves = Leaves::default();
+        let mut leaves = SavedLeaves::default();
         loop {
             let mut pieces = self.tree.range_with(offset, len, Some(&leaves));
             let found: Vec<Extent> = pieces.by_ref().collect();

@@ -1,7 +1,7 @@
 //! A B+-tree of extents that holds offsets.
 
 use crate::Extent;
-use crate::tree::plain::{Inner, Leaf, NONE, Piece};
+use crate::tree::plain::{Inner, Leaf, LeafPatch, NONE};
 
 /// A B+-tree without shifts: inserting moves every entry and every pivot behind, one by one.
 ///
@@ -102,7 +102,7 @@ impl PlainTree {
         let node = self.leaf_at(offset);
         let delta = u64::from(len);
         let leaf = &mut self.leaves[node as usize];
-        leaf.insert(offset, Piece { len, address }, self.extent_max);
+        leaf.insert(offset, LeafPatch { len, address }, self.extent_max);
         if offset < self.len {
             let mut next = self.next[node as usize];
             while next != NONE {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gabion_flex::{Edit, FlexSpace, Options, SpaceStats};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Random, base_seed, setting};
+use crate::support::{SeededRng, base_seed, setting};
 
 /// Bytes of a record, which are all the same.
 const RECORD: usize = 48;
@@ -48,7 +48,7 @@ fn run(index_bytes: Option<u64>, groups: u64) -> SpaceStats {
         for reader in 0..3 {
             let (space, done, reads) = (space.clone(), &done, &reads);
             scope.spawn(move || {
-                let mut random = Random::new(seed + reader);
+                let mut random = SeededRng::new(seed + reader);
                 // ORDER: Relaxed; the flag and the count stand for themselves.
                 while !done.load(Ordering::Relaxed) {
                     if random.one_in(4) {
@@ -77,10 +77,10 @@ fn run(index_bytes: Option<u64>, groups: u64) -> SpaceStats {
 }
 
 fn write(space: &FlexSpace, seed: u64, groups: u64) {
-    let mut random = Random::new(seed ^ 0xc0c0);
+    let mut random = SeededRng::new(seed ^ 0xc0c0);
     for _ in 0..groups {
         let count = space.len() / RECORD as u64;
-        let offset = |random: &mut Random, count: u64| random.below(count + 1) * RECORD as u64;
+        let offset = |random: &mut SeededRng, count: u64| random.below(count + 1) * RECORD as u64;
         let byte = u8::try_from(random.below(251)).unwrap();
         let (record, inverse) = ([byte; RECORD], [(251 - byte) % 251; RECORD]);
         if count < 3_000 {
@@ -123,7 +123,7 @@ fn write(space: &FlexSpace, seed: u64, groups: u64) {
     }
 }
 
-fn assert_records(space: &FlexSpace, random: &mut Random) {
+fn assert_records(space: &FlexSpace, random: &mut SeededRng) {
     let mut bytes = [0; READ * RECORD];
     let offset = random.below(3_100) * RECORD as u64;
     let len = space.read_at(offset, &mut bytes).unwrap();

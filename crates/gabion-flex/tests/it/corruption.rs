@@ -1,14 +1,14 @@
 //! Damage of every file: it is named, or it changes nothing; wrong data is never read.
 
-use gabion_flex::{Content, Error, FlexSpace, Options, check_content, check_disk};
+use gabion_flex::{Error, FlexSpace, Options, PieceContent, check_content, check_disk};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Context, Random, Step, apply, base_seed, next_step, read_all};
+use crate::support::{PanicContext, SeededRng, Step, apply, base_seed, next_step, read_all};
 use crate::support::{Shape, setting};
 
 /// A space with all kinds of content, its disk, and what it holds.
 fn filled(seed: u64) -> (SimDisk, Options, Vec<u8>) {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let options = Options::default()
         .segment_bytes(4 << 10)
         .block_bytes(256)
@@ -83,7 +83,7 @@ fn a_flipped_bit_anywhere_is_named_or_changes_nothing() {
     let seed = base_seed();
     let (sim, options, twin) = filled(seed);
     assert!(is_undamaged(&sim, &options, &twin));
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let each = setting("GABION_FLEX_FLIPS", 600);
     let log = sim
         .names()
@@ -95,7 +95,7 @@ fn a_flipped_bit_anywhere_is_named_or_changes_nothing() {
         let mut named = 0;
         for _ in 0..each {
             let bit = random.index(bytes.len() * 8);
-            let _context = Context(|| format!("seed {seed}, bit {bit} of {name}"));
+            let _context = PanicContext(|| format!("seed {seed}, bit {bit} of {name}"));
             let image = copy(&sim);
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
@@ -144,7 +144,7 @@ fn truncated_and_missing_files_are_named() {
     for name in &names {
         let bytes = sim.raw(name).unwrap();
         for part in 0..20 {
-            let _context = Context(|| format!("{name} cut to {part} of 20 parts"));
+            let _context = PanicContext(|| format!("{name} cut to {part} of 20 parts"));
             let image = copy(&sim);
             image.set_raw(name, bytes[..bytes.len() * part / 20].to_vec());
             let named = is_named(&image, &options, &twin, name);
@@ -269,7 +269,7 @@ fn a_check_hands_out_the_whole_content() {
         assert_eq!(piece.offset, found.len() as u64);
         let end = usize::try_from(piece.offset + piece.len).unwrap();
         match piece.content {
-            Content::Data(bytes) => found.extend_from_slice(bytes),
+            PieceContent::Data(bytes) => found.extend_from_slice(bytes),
             _ => holes += 1,
         }
         found.resize(end, 0);

@@ -5,8 +5,8 @@ use gabion_flex::{Error, FlexSpace, Options};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, base_seed, difference, each_seed, next_step, read_all,
-    setting, small_options,
+    PanicContext, SeededRng, Shape, Step, apply, base_seed, difference, each_seed, next_step,
+    read_all, setting, small_options,
 };
 
 /// Steps of a workload.
@@ -92,7 +92,7 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self, random: &mut Random, shape: &Shape) {
+    fn step(&mut self, random: &mut SeededRng, shape: &Shape) {
         let Some(space) = self.space.clone() else {
             self.open();
             return;
@@ -168,7 +168,7 @@ impl Run<'_> {
             ));
         }
         for (image, what) in images {
-            let _context = Context(|| format!("after {what}"));
+            let _context = PanicContext(|| format!("after {what}"));
             let space = FlexSpace::open_on(Disk::simulated(&image), self.options.clone()).unwrap();
             let found = read_all(&space).unwrap();
             assert!(
@@ -209,7 +209,7 @@ fn assert_sentence(error: &Error) {
 }
 
 fn play(sim: &SimDisk, seed: u64) -> Counts {
-    let mut random = Random::new(seed ^ 0xfa17);
+    let mut random = SeededRng::new(seed ^ 0xfa17);
     let capacity = [None, Some(10 * (8 << 10))][random.index(2)];
     let options = small_options(&mut random).capacity_bytes(capacity);
     let shape = Shape {
@@ -228,7 +228,7 @@ fn play(sim: &SimDisk, seed: u64) -> Counts {
     };
     run.open();
     for number in 0..STEPS {
-        let _context = Context(|| format!("step {number}, {options:?}"));
+        let _context = PanicContext(|| format!("step {number}, {options:?}"));
         run.step(&mut random, &shape);
     }
     run.finish()
@@ -250,7 +250,7 @@ fn strike_everywhere(seed: u64) -> Counts {
         } else {
             Fault::once(at, kind)
         };
-        let _context = Context(|| {
+        let _context = PanicContext(|| {
             let what = sound.describe(at).unwrap_or_default();
             format!("seed {seed}, {fault:?} (operation {at} was: {what})")
         });
@@ -354,7 +354,7 @@ fn a_collection_that_cannot_read_leaves_nothing_that_counts_as_in_use() {
     let reads = run(None);
     assert!(reads > 20, "{reads}");
     for at in 1..=reads {
-        let _context = Context(|| format!("read {at} of {reads}"));
+        let _context = PanicContext(|| format!("read {at} of {reads}"));
         run(Some(at));
     }
 }
@@ -376,7 +376,7 @@ fn what_is_synced_after_a_header_found_no_space_is_there() {
     let mut went_on = 0;
     // A log that finds no room is tried once more, as a short one.
     for (at, times) in (1..).flat_map(|at| [(at, 1), (at, 2)]) {
-        let _context = Context(|| format!("no space {times} times from operation {at} on"));
+        let _context = PanicContext(|| format!("no space {times} times from operation {at} on"));
         let sim = SimDisk::recording();
         let space = FlexSpace::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         let begun = sim.ops();
@@ -417,7 +417,7 @@ fn no_space_ends_writing_only_where_a_sync_finds_none() {
     let (mut went_on, mut ended) = (0, 0);
     // A log that finds no room is tried once more, as a short one.
     for (at, times) in (1..).flat_map(|at| [(at, 1), (at, 2)]) {
-        let _context = Context(|| format!("no space {times} times from operation {at} on"));
+        let _context = PanicContext(|| format!("no space {times} times from operation {at} on"));
         let sim = SimDisk::recording();
         let space = FlexSpace::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         let mut states = vec![vec![7; 3_000]];

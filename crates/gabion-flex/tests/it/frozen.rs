@@ -5,8 +5,8 @@ use gabion_flex::{FlexSpace, Frozen, Options};
 use gabion_media::{Disk, Purpose, SimDisk};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, base_seed, difference, next_step, read_all, setting,
-    small_options,
+    PanicContext, SeededRng, Shape, Step, apply, base_seed, difference, next_step, read_all,
+    setting, small_options,
 };
 
 /// Copies the files of a frozen space to a disk.
@@ -54,21 +54,21 @@ fn marks(frozen: &Frozen) -> Vec<(String, u64, Vec<u8>, Vec<u8>)> {
 }
 
 fn run(seed: u64, steps: u64) -> (u64, u64) {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let options = small_options(&mut random);
     let shape = Shape {
         len: [2_000, 30_000, 60_000][random.index(3)],
         data_max: [100, 3_000, 20_000][random.index(3)],
         sync_in: [5, 30][random.index(2)],
     };
-    let _context = Context(|| format!("seed {seed}, {options:?}, {shape:?}"));
+    let _context = PanicContext(|| format!("seed {seed}, {options:?}, {shape:?}"));
     let space = FlexSpace::open_on(Disk::simulated(&SimDisk::new()), options.clone()).unwrap();
     let mut twin: Vec<u8> = Vec::new();
     let mut held: Vec<(Frozen, Vec<u8>)> = Vec::new();
     let mut seen: Vec<(String, u64, Vec<u8>, Vec<u8>)> = Vec::new();
     let (mut compared, mut known) = (0, 0);
     for number in 0..steps {
-        let _context = Context(|| format!("step {number}"));
+        let _context = PanicContext(|| format!("step {number}"));
         match next_step(&mut random, &shape, twin.len() as u64) {
             Step::Apply(changes) => {
                 apply(&space, &changes).unwrap();

@@ -5,8 +5,8 @@ use gabion_flex::{FlexSpace, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Change, Context, Random, Shape, Step, apply, base_seed, bytes_of, difference, each_seed,
-    next_step, read_all, setting, small_options,
+    Change, PanicContext, SeededRng, Shape, Step, apply, base_seed, bytes_of, difference,
+    each_seed, next_step, read_all, setting, small_options,
 };
 
 /// What the runs met.
@@ -135,7 +135,7 @@ impl Run<'_> {
 
     /// Removes all, part by part, and then has room for as much again.
     fn empty_and_fill(mut self) -> Counts {
-        let mut random = Random::new(self.twin.len() as u64);
+        let mut random = SeededRng::new(self.twin.len() as u64);
         let most = self.twin.len() / 2;
         while !self.twin.is_empty() {
             let len = self.twin.len() as u64;
@@ -164,7 +164,7 @@ impl Run<'_> {
 
 /// A workload on a disk that has room for so many bytes beside a new space.
 fn play(seed: u64, room: Option<u64>) -> (Counts, u64) {
-    let mut random = Random::new(seed ^ 0xf011);
+    let mut random = SeededRng::new(seed ^ 0xf011);
     let options = small_options(&mut random);
     let shape = Shape {
         len: [3_000, 20_000, 60_000][random.index(3)],
@@ -194,7 +194,7 @@ fn play(seed: u64, room: Option<u64>) -> (Counts, u64) {
     };
     let mut most = 0;
     for number in 0..100 {
-        let _context = Context(|| format!("step {number}, {options:?}, {shape:?}"));
+        let _context = PanicContext(|| format!("step {number}, {options:?}, {shape:?}"));
         let step = next_step(&mut random, &shape, run.twin.len() as u64);
         run.step(&step);
         if room.is_none() {
@@ -203,7 +203,7 @@ fn play(seed: u64, room: Option<u64>) -> (Counts, u64) {
             run.kill();
         }
     }
-    let _context = Context(|| format!("at the end, {options:?}, {shape:?}"));
+    let _context = PanicContext(|| format!("at the end, {options:?}, {shape:?}"));
     (run.empty_and_fill(), most)
 }
 
@@ -213,7 +213,7 @@ fn fill_everywhere(seed: u64) -> Counts {
     // The disk is full wherever the space comes to take so much.
     let step = usize::try_from(most / 40).unwrap().max(1);
     for room in (0..most).step_by(step) {
-        let _context = Context(|| format!("seed {seed}, {room} bytes of {most}"));
+        let _context = PanicContext(|| format!("seed {seed}, {room} bytes of {most}"));
         let (run, _) = play(seed, Some(room));
         counts.runs += run.runs;
         counts.refused += run.refused;
@@ -261,7 +261,7 @@ fn garbage_is_collected_where_the_medium_has_no_room_for_more() {
     let space = open(&sim, &options);
     let mut twin = bytes_of(1, 500_000);
     space.append(&twin).unwrap();
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let mut written = 0;
     while written < 5 << 20 {
         let len = 1 + random.index(6_000);

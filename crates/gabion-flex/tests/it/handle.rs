@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom, Write
 use gabion_flex::{FlexSpace, Options};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Random, base_seed, bytes_of};
+use crate::support::{SeededRng, base_seed, bytes_of};
 
 fn space() -> FlexSpace {
     FlexSpace::open_on(Disk::simulated(&SimDisk::new()), Options::default()).unwrap()
@@ -13,7 +13,7 @@ fn space() -> FlexSpace {
 
 #[test]
 fn a_file_does_what_a_cursor_does() {
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let space = space();
     let mut file = space.file();
     let mut twin = Cursor::new(Vec::new());

@@ -1,10 +1,10 @@
 //! Spaces whose index does not fit: leaves of the tree come from the medium and go again.
 
-use gabion_flex::{Edit, Error, Fetched, FlexSpace, Options, Result, Round};
+use gabion_flex::{Edit, Error, FetchedNodes, FlexSpace, GcRound, Options, Result};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::support::{
-    Change, Context, Random, apply, base_seed, bytes_of, difference, read_all, scattered,
+    Change, PanicContext, SeededRng, apply, base_seed, bytes_of, difference, read_all, scattered,
 };
 
 fn options(index_bytes: Option<u64>) -> Options {
@@ -29,7 +29,7 @@ fn filled_by(seed: u64, groups: u64) -> (SimDisk, Vec<u8>) {
     let sim = SimDisk::new();
     let space = open(&sim, None);
     let mut twin = Vec::new();
-    for changes in scattered(&mut Random::new(seed), groups, 100) {
+    for changes in scattered(&mut SeededRng::new(seed), groups, 100) {
         apply(&space, &changes).unwrap();
         changes.iter().for_each(|change| change.apply_to(&mut twin));
     }
@@ -79,7 +79,7 @@ fn opening_reads_no_leaf_and_reads_fetch_those_of_their_range() {
 fn what_is_read_often_stays_in_memory() {
     let (sim, twin) = filled(base_seed());
     let space = open(&sim, Some(16 << 10));
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let mut byte = [0];
     let hot = |space: &FlexSpace, byte: &mut [u8]| {
         let before = space.stats().tree_leaves_fetched;
@@ -104,7 +104,7 @@ fn the_budget_is_kept_by_changes_reads_and_collections() {
     let (sim, mut twin) = filled(base_seed());
     let budget = 24 << 10;
     let space = open(&sim, Some(budget));
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     for number in 0..600_u64 {
         let offset = random.below(twin.len() as u64 + 1);
         let data = bytes_of(number, 1 + random.index(3));
@@ -144,7 +144,7 @@ fn a_read_that_fetches_what_is_outdated_begins_again() {
     let space = open(&sim, Some(1));
     let mut outdated = 0;
     for round in 0..20_u8 {
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedNodes::default();
         let mut buffer = vec![0; twin.len()];
         let reading = space.begin_read(0, &mut buffer, &mut fetched);
         // All leaves change, and what they were is free twice over.
@@ -176,7 +176,7 @@ fn a_read_that_fetches_what_is_outdated_begins_again() {
 /// were refused.
 fn strike(space: &FlexSpace, twin: &[u8]) -> u64 {
     let mut twin = twin.to_vec();
-    let mut random = Random::new(5);
+    let mut random = SeededRng::new(5);
     let mut refused = 0;
     let mut note = |result: Result<()>| match result {
         Ok(()) => true,
@@ -262,7 +262,7 @@ fn a_fault_at_every_read_of_a_leaf_changes_nothing() {
     let mut refused = 0;
     for at in 1..=reads {
         for kind in [FaultKind::ReadEio, FaultKind::BitFlip { bit: 777 }] {
-            let _context = Context(|| format!("{kind:?} at read {at} of {reads}"));
+            let _context = PanicContext(|| format!("{kind:?} at read {at} of {reads}"));
             refused += run(Some((at, kind))).1;
         }
     }
@@ -319,7 +319,7 @@ fn a_group_may_go_on_where_it_has_emptied_leaves() {
     let sim = SimDisk::new();
     let space = open(&sim, None);
     let mut twin = Vec::new();
-    for changes in scattered(&mut Random::new(base_seed()), 4, 60) {
+    for changes in scattered(&mut SeededRng::new(base_seed()), 4, 60) {
         apply(&space, &changes).unwrap();
         changes.iter().for_each(|change| change.apply_to(&mut twin));
     }
@@ -330,7 +330,7 @@ fn a_group_may_go_on_where_it_has_emptied_leaves() {
     let len = twin.len() as u64;
     for cut in 0..=len {
         for (offset, removed) in [(cut, len - cut), (0, cut)] {
-            let _context = Context(|| format!("{removed} bytes at {offset} of {len}"));
+            let _context = PanicContext(|| format!("{removed} bytes at {offset} of {len}"));
             let image = copy(&sim);
             let space = open(&image, Some(1));
             let changes = [
@@ -388,7 +388,7 @@ fn scans_of_a_tree_far_larger_than_its_budget_keep_to_it() {
     assert!(stats.tree_memory_bytes < budget + beyond, "{stats:?}");
     // Who reads that much begins again a few times only.
     let mut buffer = vec![0; twin.len()];
-    let mut fetched = Fetched::default();
+    let mut fetched = FetchedNodes::default();
     let mut tries = 1;
     while (space.begin_read(0, &mut buffer, &mut fetched).finish())
         .unwrap()
@@ -471,7 +471,7 @@ fn what_a_read_fetches_stays_though_a_writer_never_rests() {
 fn a_collection_leaves_out_what_a_damaged_leaf_refers_to() {
     let sim = SimDisk::new();
     let space = open(&sim, None);
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     // One before the other: each is an extent of its own, and few leaves refer to a segment.
     for number in 0..4_000 {
         let data = bytes_of(number, 20 + random.index(60));
@@ -485,7 +485,7 @@ fn a_collection_leaves_out_what_a_damaged_leaf_refers_to() {
         .step_by(7)
         .zip([None, Some(8 << 10)].into_iter().cycle())
     {
-        let _context = Context(|| format!("slot {slot}, index of {index_bytes:?}"));
+        let _context = PanicContext(|| format!("slot {slot}, index of {index_bytes:?}"));
         let image = copy(&sim);
         let mut bytes = tree.clone();
         bytes[8192 + slot * 1024 + 100] ^= 1;
@@ -511,7 +511,7 @@ fn a_collection_leaves_out_what_a_damaged_leaf_refers_to() {
         assert!(before.contains(&None));
         let in_use = || space.stats().segments - space.stats().segments_free;
         let used = in_use();
-        let round = Round {
+        let round = GcRound {
             segments: 4,
             garbage_parts: 1,
         };

@@ -1,9 +1,9 @@
 //! What cannot be done is refused with an error that says so, and changes nothing.
 
-use gabion_flex::{Edit, Error, FlexSpace, Options, Round};
+use gabion_flex::{Edit, Error, FlexSpace, GcRound, Options};
 use gabion_media::{Disk, Purpose, SimDisk, Tear};
 
-use crate::support::{Random, Shape, Step, apply, bytes_of, next_step, read_all, small_options};
+use crate::support::{SeededRng, Shape, Step, apply, bytes_of, next_step, read_all, small_options};
 
 fn open(sim: &SimDisk, options: Options) -> Result<FlexSpace, Error> {
     FlexSpace::open_on(Disk::simulated(sim), options)
@@ -265,7 +265,7 @@ fn small_rounds_of_collection_leave_little_garbage_and_then_nothing_to_do() {
     let used = |stats: &gabion_flex::SpaceStats| {
         u64::from(stats.segments - stats.segments_free) * stats.segment_bytes
     };
-    let round = Round {
+    let round = GcRound {
         segments: 3,
         garbage_parts: 4,
     };
@@ -318,7 +318,7 @@ fn a_round_that_moves_more_than_there_is_room_for_goes_on_in_parts() {
         before.collections == 0 && space.room() < 50_000,
         "{before:?}"
     );
-    let round = Round {
+    let round = GcRound {
         segments: u32::MAX,
         garbage_parts: 8,
     };
@@ -398,7 +398,7 @@ fn a_space_opens_on_a_full_disk_and_is_changed_once_it_has_space() {
 fn what_a_space_has_room_for_can_be_written_anywhere() {
     let (mut written, mut some) = (0, 0);
     for seed in 0..24 {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let capacity = [None, Some(10 * (8 << 10)), Some(40 * (8 << 10))][random.index(3)];
         let options = small_options(&mut random).capacity_bytes(capacity);
         let shape = Shape {

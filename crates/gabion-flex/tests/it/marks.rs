@@ -6,7 +6,7 @@
 //! opening anew.
 
 use gabion_flex::{Edit, FlexSpace, Options};
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use gabion_media::{Disk, SimDisk};
 
 /// A unit: its bytes are all the same.
@@ -51,7 +51,7 @@ fn assert_marks(space: &FlexSpace, units: &[Unit]) -> usize {
 }
 
 /// A unit, short as a rule, and its bytes.
-fn new_unit(random: &mut Random, step: u64) -> (Unit, Vec<u8>) {
+fn new_unit(random: &mut SeededRng, step: u64) -> (Unit, Vec<u8>) {
     let len = match random.below(50) {
         0 => 1 + random.below(10_000),
         1..=5 => 1 + random.below(600),
@@ -67,7 +67,7 @@ fn marks_are_where_units_begin() {
     for seed in 0..4 {
         let sim = SimDisk::new();
         let mut space = FlexSpace::open_on(Disk::simulated(&sim), options()).unwrap();
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let mut units: Vec<Unit> = Vec::new();
         let mut collections = 0;
         for step in 0..6_000_u64 {

@@ -4,8 +4,8 @@ use gabion_flex::FlexSpace;
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, base_seed, difference, next_step, read_all, scattered,
-    setting, small_options,
+    PanicContext, SeededRng, Shape, Step, apply, base_seed, difference, next_step, read_all,
+    scattered, setting, small_options,
 };
 
 /// What the runs did.
@@ -21,7 +21,7 @@ struct Totals {
 }
 
 fn run(seed: u64, steps: u64, totals: &mut Totals) {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let capacity = [None, Some(10 * (8 << 10)), Some(24 * (8 << 10))][random.index(3)];
     let options = small_options(&mut random).capacity_bytes(capacity);
     let shape = Shape {
@@ -29,7 +29,7 @@ fn run(seed: u64, steps: u64, totals: &mut Totals) {
         data_max: [100, 3_000, 20_000][random.index(3)],
         sync_in: [5, 30][random.index(2)],
     };
-    let _context = Context(|| format!("seed {seed}, {options:?}, {shape:?}"));
+    let _context = PanicContext(|| format!("seed {seed}, {options:?}, {shape:?}"));
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
     let mut space = FlexSpace::open_on(disk.clone(), options.clone()).unwrap();
@@ -38,7 +38,7 @@ fn run(seed: u64, steps: u64, totals: &mut Totals) {
     let groups = if random.one_in(3) { 20 } else { 0 };
     let mut filling = scattered(&mut random, groups, 100).into_iter();
     for number in 0..steps {
-        let _context = Context(|| format!("step {number}"));
+        let _context = PanicContext(|| format!("step {number}"));
         let step = match filling.next() {
             Some(changes) => Step::Apply(changes),
             None => next_step(&mut random, &shape, twin.len() as u64),

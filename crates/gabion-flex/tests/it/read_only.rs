@@ -4,7 +4,8 @@ use gabion_flex::{Error, FlexSpace, Options};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, base_seed, bytes_of, next_step, read_all, small_options,
+    PanicContext, SeededRng, Shape, Step, apply, base_seed, bytes_of, next_step, read_all,
+    small_options,
 };
 
 fn raw(sim: &SimDisk) -> Vec<(String, Vec<u8>)> {
@@ -46,8 +47,8 @@ fn assert_reads(sim: &SimDisk, options: &Options, expected: Option<&[u8]>) {
 fn what_was_closed_or_killed_reads_the_same_and_is_not_touched() {
     for number in 0..12 {
         let seed = base_seed() ^ (0x4e_0000 + number);
-        let _context = Context(|| format!("seed {seed}"));
-        let mut random = Random::new(seed);
+        let _context = PanicContext(|| format!("seed {seed}"));
+        let mut random = SeededRng::new(seed);
         let options = small_options(&mut random);
         let shape = Shape {
             len: 20_000,

@@ -1,6 +1,6 @@
 //! Reads that are finished later than they began.
 
-use gabion_flex::{Fetched, FlexSpace, Options};
+use gabion_flex::{FetchedNodes, FlexSpace, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{bytes_of, read_all};
@@ -27,10 +27,10 @@ fn reopened(sim: &SimDisk, content: &[u8]) -> FlexSpace {
 }
 
 /// What a read needs that finds all of the index in memory.
-fn fetched(space: &FlexSpace) -> Fetched {
+fn fetched(space: &FlexSpace) -> FetchedNodes {
     space.prepare(0, space.len()).unwrap();
     assert_eq!(space.stats().tree_nodes_absent, 0);
-    Fetched::default()
+    FetchedNodes::default()
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use gabion_flex::{
-    DurablePoint, Edit, Extent, FlexSpace, FlexTree, HOLE, Options, Piece, check_content,
+    CheckedPiece, DurablePoint, Edit, Extent, FlexSpace, FlexTree, HOLE, Options, check_content,
 };
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Context, Random, bytes_of, read_all};
+use crate::support::{PanicContext, SeededRng, bytes_of, read_all};
 
 const SEGMENT_BYTES: u32 = 4 << 10;
 
@@ -99,7 +99,8 @@ fn each_closure_of_a_change_may_panic() {
     let data = bytes_of(2, 9_000);
     for (number, edits) in groups(&data).into_iter().enumerate() {
         for in_lock in [false, true] {
-            let _context = Context(|| format!("group {number}, in the second closure: {in_lock}"));
+            let _context =
+                PanicContext(|| format!("group {number}, in the second closure: {in_lock}"));
             let sim = SimDisk::new();
             let space = open(&sim);
             space.append(&bytes_of(3, 20_000)).unwrap();
@@ -145,7 +146,7 @@ fn who_looks_at_a_content_may_panic_at_each_piece() {
     assert!(pieces > 20, "{pieces}");
     for at in 0..pieces {
         let mut left = at;
-        let look = |_: &Piece<'_>| match left {
+        let look = |_: &CheckedPiece<'_>| match left {
             0 => unwind(),
             _ => left -= 1,
         };
@@ -155,7 +156,7 @@ fn who_looks_at_a_content_may_panic_at_each_piece() {
     assert!(read_all(&open(&sim)).unwrap() == twin);
 }
 
-fn tree(random: &mut Random) -> FlexTree {
+fn tree(random: &mut SeededRng) -> FlexTree {
     let mut tree = FlexTree::new(1 << 12);
     for number in 0..2_000 {
         let address = if random.one_in(9) { HOLE } else { number << 13 };
@@ -180,7 +181,7 @@ fn bytes_by_address(extents: impl Iterator<Item = Extent>) -> BTreeMap<u64, u64>
 
 #[test]
 fn who_is_told_what_leaves_a_tree_may_panic_at_each_call() {
-    let mut random = Random::new(5);
+    let mut random = SeededRng::new(5);
     let whole = tree(&mut random);
     let (offset, len) = (whole.len() / 5, whole.len() / 10);
     type Change = fn(&mut FlexTree, u64, u64, &mut dyn FnMut(Extent));
@@ -194,7 +195,7 @@ fn who_is_told_what_leaves_a_tree_may_panic_at_each_call() {
         change(&mut whole.clone(), offset, len, &mut |_| calls += 1);
         assert!(calls > 100, "{calls}");
         for at in 0..calls {
-            let _context = Context(|| format!("change {number}, call {at}"));
+            let _context = PanicContext(|| format!("change {number}, call {at}"));
             let mut tree = whole.clone();
             let freed = RefCell::new(Vec::new());
             let mut left = at;

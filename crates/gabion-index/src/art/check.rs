@@ -6,8 +6,8 @@ use super::Art;
 use super::key;
 use super::layout::Child;
 use super::node::Node;
-use crate::index::{Checked, Makers, index_by_methods};
-use crate::registered::{Kind, Persists, Reads, Registered};
+use crate::index::{CheckSummary, Makers, index_by_methods};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Art<K> {
@@ -52,8 +52,8 @@ impl<K: Item + ?Sized> Art<K> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
-        let mut checked = Checked {
+    pub fn check(&self) -> Result<CheckSummary> {
+        let mut checked = CheckSummary {
             entries: 0,
             // The header and the root.
             blocks: 1,
@@ -141,9 +141,9 @@ const fn makers<K: Item + ?Sized>() -> Makers<K> {
 pub(crate) static REGISTERED: Registered = Registered {
     name: "p-art",
     title: "P-ART",
-    kind: Kind::Trie,
-    reads: Reads::Optimistic,
-    persists: Persists {
+    kind: IndexKind::Trie,
+    reads: ReadProtocol::Optimistic,
+    persists: PersistCounts {
         insert: 2,
         update: 1,
         remove: 2,

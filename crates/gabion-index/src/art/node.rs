@@ -13,8 +13,8 @@ use gabion_media::prefetch_line;
 
 use super::key::Branch;
 use super::layout::{Child, DEAD, Head, Kind, Node4, Node16, Node48, Node256};
-use super::shape::Form;
-use super::stretch::Stretch;
+use super::shape::SortedChildren;
+use super::stretch::ChildRange;
 use crate::tags;
 
 /// A node, as it lies in the pool.
@@ -35,7 +35,7 @@ enum Body<'a> {
 }
 
 /// A slot that a child may be put into.
-pub(super) enum Place<'a> {
+pub(super) enum ChildSlot<'a> {
     /// The child becomes reachable when it is stored.
     Word(&'a PAtomicU64),
     /// The child goes into the first word, and becomes reachable by the second value in the second
@@ -158,7 +158,7 @@ impl<'a> Node<'a> {
     /// All children with their bytes, in order, without the end.
     pub(super) fn children(&self) -> Vec<(u8, Child)> {
         let mut children = Vec::with_capacity(self.child.kind().room());
-        let mut stretch = Stretch::of(None, Child::NONE);
+        let mut stretch = ChildRange::of(None, Child::NONE);
         while !stretch.is_last() {
             stretch = self.stretch(stretch.next());
             let bytes = stretch.children().iter();
@@ -169,8 +169,8 @@ impl<'a> Node<'a> {
 
     /// Some children from a place on, in order. Whoever changes the node meanwhile may make it look
     /// as if a child had another byte.
-    pub(super) fn stretch(&self, from: usize) -> Stretch {
-        let mut stretch = Stretch::begin(from, self.end());
+    pub(super) fn stretch(&self, from: usize) -> ChildRange {
+        let mut stretch = ChildRange::begin(from, self.end());
         match self.body {
             Body::Of4(node) => {
                 stretch.add_sorted(std::slice::from_ref(&node.keys), &node.children);
@@ -248,9 +248,9 @@ fn there(word: &PAtomicU64) -> Option<(&PAtomicU64, Child)> {
 impl<'a> Node<'a> {
     /// Finds a free slot for a branch that has no child, and prepares it; none if all are taken.
     /// What was stored is durable with the next fence.
-    pub(super) fn prepare(&self, medium: &Medium, branch: Branch) -> Option<Place<'a>> {
+    pub(super) fn prepare(&self, medium: &Medium, branch: Branch) -> Option<ChildSlot<'a>> {
         let Some(byte) = branch else {
-            return Some(Place::Word(&self.head.end));
+            return Some(ChildSlot::Word(&self.head.end));
         };
         match self.body {
             Body::Of4(node) => {
@@ -258,7 +258,7 @@ impl<'a> Node<'a> {
                 let keys = with_byte(load(&node.keys), slot, byte);
                 // In the line of the child, so on the medium when the child is.
                 node.keys.store(medium, keys, Ordering::Release);
-                Some(Place::Word(&node.children[slot]))
+                Some(ChildSlot::Word(&node.children[slot]))
             }
             Body::Of16(node) => {
                 let slot = free_slot(&node.children)?;
@@ -266,7 +266,7 @@ impl<'a> Node<'a> {
                 let keys = with_byte(load(word), slot, byte);
                 word.store(medium, keys, Ordering::Release);
                 medium.flush(word);
-                Some(Place::Word(&node.children[slot]))
+                Some(ChildSlot::Word(&node.children[slot]))
             }
             Body::Of48(node) => {
                 let slot = free_slot(&node.children).or_else(|| {
@@ -277,9 +277,9 @@ impl<'a> Node<'a> {
                 let number = u8::try_from(slot + 1).ok()?;
                 let index = load(word);
                 let index = with_byte(index, usize::from(byte), number);
-                Some(Place::Indexed(&node.children[slot], word, index))
+                Some(ChildSlot::Indexed(&node.children[slot], word, index))
             }
-            Body::Of256(node) => Some(Place::Word(&node.children[usize::from(byte)])),
+            Body::Of256(node) => Some(ChildSlot::Word(&node.children[usize::from(byte)])),
         }
     }
 
@@ -316,7 +316,7 @@ impl<'a> Node<'a> {
 
     /// What the node has without the child of a branch, if that is few enough for a smaller node,
     /// or none. A look at some words tells in most cases that it is not.
-    pub(super) fn form_without(&self, branch: Branch) -> Option<Form> {
+    pub(super) fn form_without(&self, branch: Branch) -> Option<SortedChildren> {
         let may_be = match (self.body, branch) {
             (Body::Of4(node), _) => filled(&node.children) <= 2,
             (Body::Of16(node), _) => filled(&node.children) <= 4,
@@ -333,7 +333,7 @@ impl<'a> Node<'a> {
         if !may_be {
             return None;
         }
-        let mut form = Form {
+        let mut form = SortedChildren {
             end: self.end(),
             children: self.children(),
         };
@@ -345,7 +345,7 @@ impl<'a> Node<'a> {
     }
 
     /// Whether a smaller node, or none, is to hold these children.
-    pub(super) fn is_too_large_for(&self, form: &Form) -> bool {
+    pub(super) fn is_too_large_for(&self, form: &SortedChildren) -> bool {
         let count = form.children.len();
         match self.body {
             Body::Of4(_) => form.count() <= 1,
@@ -361,11 +361,11 @@ fn filled(children: &[PAtomicU64]) -> usize {
 }
 
 // ORDER: Release throughout: as above.
-impl Place<'_> {
+impl ChildSlot<'_> {
     /// Writes a child where it is not reachable yet, if there is such a place. Durable with the
     /// next fence.
     pub(super) fn write(&self, medium: &Medium, child: Child) {
-        if let Place::Indexed(slot, ..) = self {
+        if let ChildSlot::Indexed(slot, ..) = self {
             slot.store(medium, child.0, Ordering::Release);
             medium.flush(*slot);
         }
@@ -375,8 +375,8 @@ impl Place<'_> {
     pub(super) fn publish(&self, medium: &Medium, child: Child) {
         // DURABLE: the child and what was prepared, by the fence before; this, by the persist.
         match self {
-            Place::Word(word) => word.store_persist(medium, child.0, Ordering::Release),
-            Place::Indexed(_, word, index) => {
+            ChildSlot::Word(word) => word.store_persist(medium, child.0, Ordering::Release),
+            ChildSlot::Indexed(_, word, index) => {
                 word.store_persist(medium, *index, Ordering::Release);
             }
         }

@@ -5,8 +5,8 @@ use super::key::{self, Branch};
 use super::layout::Child;
 use super::node::Node;
 use super::writepath::is_as_seen;
-use crate::attempt::Attempt;
 use crate::leaf::LeafRef;
+use crate::retry::Attempt;
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Art<K> {

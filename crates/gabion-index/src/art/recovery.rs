@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
 use super::Art;
 use super::key;
@@ -130,7 +130,11 @@ pub(super) fn root_at(header: u64) -> Child {
 /// What recovery of the pool asks: whether the trie whose header is at `root` durably refers to a
 /// block, of the kind that is the hint. If it does, the way to a key below the block leads through
 /// it. The pool itself answers for its root.
-pub(crate) fn is_referenced<K: Item + ?Sized>(medium: &Medium, root: u64, claim: Claim) -> bool {
+pub(crate) fn is_referenced<K: Item + ?Sized>(
+    medium: &Medium,
+    root: u64,
+    claim: BlockClaim,
+) -> bool {
     let wanted = Child(claim.block.raw() | claim.hint);
     if !claim.block.raw().is_multiple_of(16)
         || claim.hint > 15

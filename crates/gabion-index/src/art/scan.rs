@@ -12,11 +12,11 @@ use super::key::{self, Branch};
 use super::layout::Child;
 use super::node::Node;
 use super::readpath::damaged;
-use super::stretch::Stretch;
+use super::stretch::ChildRange;
 use super::writepath::is_as_seen;
 use crate::index::scan_on;
 use crate::lock::Backoff;
-use crate::node_lock::Stamp;
+use crate::node_lock::LockVersion;
 use crate::{Item, OrderedIndex, Result};
 
 /// Nodes on the way to a word, at most.
@@ -29,14 +29,14 @@ const SMALL_BYTES: u64 = 192;
 /// visited.
 struct Visit<'a> {
     node: Node<'a>,
-    stretch: Stretch,
+    stretch: ChildRange,
     visited: usize,
     /// The lock when they were read: the node has not changed as long as it is the same, and free.
-    stamp: Stamp,
+    stamp: LockVersion,
 }
 
 impl<'a> Visit<'a> {
-    fn new(node: Node<'a>, stretch: Stretch, stamp: Stamp) -> Visit<'a> {
+    fn new(node: Node<'a>, stretch: ChildRange, stamp: LockVersion) -> Visit<'a> {
         Visit {
             node,
             stretch,
@@ -93,7 +93,7 @@ impl<'a, K: Item + ?Sized> Scan<'a, '_, K> {
                 return Ok(false);
             }
             let is_leaf = child.is_leaf();
-            let stretch = Stretch::of(branch, if is_leaf { child } else { Child::NONE });
+            let stretch = ChildRange::of(branch, if is_leaf { child } else { Child::NONE });
             self.way.push(Visit::new(node, stretch, stamp));
             if is_leaf || child.is_none() {
                 return Ok(true);
@@ -147,7 +147,7 @@ impl<'a, K: Item + ?Sized> Scan<'a, '_, K> {
     fn enter(&mut self, node: Node<'a>) {
         let stamp = self.trie.locks.stamp(node.at());
         self.way
-            .push(Visit::new(node, Stretch::before_all(), stamp));
+            .push(Visit::new(node, ChildRange::before_all(), stamp));
     }
 
     /// Reads the next children of the last node, and asks for as many of them as are wanted. False

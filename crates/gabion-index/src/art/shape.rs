@@ -10,27 +10,27 @@ use super::layout::{Child, Kind, NODE_ALIGN};
 use super::node::Node;
 use super::readpath::damaged;
 use super::recovery::some_key_below;
-use super::writepath::{Fork, is_as_seen};
+use super::writepath::{PrefixMismatch, is_as_seen};
 use crate::leaf;
-use crate::node_lock::NodeLock;
+use crate::node_lock::NodeGuard;
 use crate::{Item, Result};
 
 /// The children of a node, in the order of their bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
+pub(super) struct SortedChildren {
     pub(super) end: Child,
     pub(super) children: Vec<(u8, Child)>,
 }
 
 /// That a node was replaced. As long as this is held, nobody takes away what came with the new one:
 /// the allocator is to be told first that it is in use.
-pub(super) struct Reformed<'a> {
+pub(super) struct ReplacedNode<'a> {
     // Let go before the other, whose word it may share.
-    _new_lock: Option<NodeLock<'a>>,
-    _parent_lock: NodeLock<'a>,
+    _new_lock: Option<NodeGuard<'a>>,
+    _parent_lock: NodeGuard<'a>,
 }
 
-impl Form {
+impl SortedChildren {
     /// Children and end.
     pub(super) fn count(&self) -> usize {
         self.children.len() + usize::from(!self.end.is_none())
@@ -40,8 +40,8 @@ impl Form {
         self.count() == 0
     }
 
-    fn of(entries: [(Branch, Child); 2]) -> Form {
-        let mut form = Form {
+    fn of(entries: [(Branch, Child); 2]) -> SortedChildren {
+        let mut form = SortedChildren {
             end: Child::NONE,
             children: Vec::new(),
         };
@@ -87,7 +87,12 @@ impl Form {
 
 impl<K: Item + ?Sized> Art<K> {
     /// Reserves and writes a node, without a fence.
-    fn build(&self, form: &Form, level: usize, before: u64) -> Result<(Reserved<'_>, Child)> {
+    fn build(
+        &self,
+        form: &SortedChildren,
+        level: usize,
+        before: u64,
+    ) -> Result<(Reserved<'_>, Child)> {
         let kind = Kind::for_children(form.children.len());
         let node = self
             .pool
@@ -105,7 +110,7 @@ impl<K: Item + ?Sized> Art<K> {
         &self,
         above: &Node<'_>,
         child: Child,
-        fork: Fork,
+        fork: PrefixMismatch,
         key: &K,
         value: u64,
     ) -> Result<bool> {
@@ -116,7 +121,7 @@ impl<K: Item + ?Sized> Art<K> {
         let leaf = leaf::write(&self.pool, key, value, Kind::Leaf as u64)?;
         let new = Child::new(Kind::Leaf, leaf.offset::<u8>().raw());
         let level = fork.level;
-        let form = Form::of([(key::branch(key, level), new), (fork.branch, child)]);
+        let form = SortedChildren::of([(key::branch(key, level), new), (fork.branch, child)]);
         let (node, new) = self.build(&form, level, key::before(key, level))?;
         // Nobody takes the new leaf or node away before the allocator knows that they are in use.
         let Some(_new_lock) = self.locks.try_beside(&[&lock], new.at()) else {
@@ -138,10 +143,10 @@ impl<K: Item + ?Sized> Art<K> {
         parent: &Node<'a>,
         key: &K,
         node: &Node<'a>,
-        lock: &NodeLock<'a>,
-        form: &Form,
+        lock: &NodeGuard<'a>,
+        form: &SortedChildren,
         guard: &Guard<'_>,
-    ) -> Result<Option<Reformed<'a>>> {
+    ) -> Result<Option<ReplacedNode<'a>>> {
         let branch = key::branch(key, parent.level());
         let Some(parent_lock) = self.locks.try_beside(&[lock], parent.at()) else {
             return Ok(None);
@@ -175,7 +180,7 @@ impl<K: Item + ?Sized> Art<K> {
             held
         });
         retiring.commit(guard);
-        Ok(Some(Reformed {
+        Ok(Some(ReplacedNode {
             _new_lock,
             _parent_lock: parent_lock,
         }))
@@ -199,7 +204,7 @@ impl<K: Item + ?Sized> Art<K> {
                 let node = self.node_below(&parent, child)?;
                 let branch = Some(byte);
                 let lock = self.locks.lock(node.at());
-                let form = Form {
+                let form = SortedChildren {
                     end: node.end(),
                     children: node.children(),
                 };

@@ -18,7 +18,7 @@ const CHILDREN_MAX: usize = 17;
 const PLACES: usize = 1 + 256;
 
 /// Some children of a node, one behind the other in the order of keys.
-pub(super) struct Stretch {
+pub(super) struct ChildRange {
     children: [(Branch, Child); CHILDREN_MAX],
     count: usize,
     /// The place from which on children may be missing.
@@ -31,10 +31,10 @@ fn place(branch: Branch) -> usize {
     branch.map_or(0, |byte| usize::from(byte) + 1)
 }
 
-impl Stretch {
+impl ChildRange {
     /// What comes before all children: none of them.
-    pub(super) fn before_all() -> Stretch {
-        Stretch {
+    pub(super) fn before_all() -> ChildRange {
+        ChildRange {
             children: [(None, Child::NONE); CHILDREN_MAX],
             count: 0,
             next: 0,
@@ -42,16 +42,16 @@ impl Stretch {
     }
 
     /// The child of a branch, or nothing in its place.
-    pub(super) fn of(branch: Branch, child: Child) -> Stretch {
-        let mut stretch = Stretch::before_all();
+    pub(super) fn of(branch: Branch, child: Child) -> ChildRange {
+        let mut stretch = ChildRange::before_all();
         stretch.add(branch, child);
         stretch.next = place(branch) + 1;
         stretch
     }
 
     /// The end, if a stretch begins with it. One of the functions below adds the rest.
-    pub(super) fn begin(from: usize, end: Child) -> Stretch {
-        let mut stretch = Stretch::before_all();
+    pub(super) fn begin(from: usize, end: Child) -> ChildRange {
+        let mut stretch = ChildRange::before_all();
         if from == 0 {
             stretch.add(None, end);
         }

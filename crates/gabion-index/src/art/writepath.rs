@@ -10,35 +10,35 @@ use super::key::{self, Branch};
 use super::layout::{Child, KEY_BYTES_MAX, Kind};
 use super::node::Node;
 use super::readpath::{damaged, has_prefix};
-use super::shape::Form;
-use crate::attempt::{Attempt, retry};
+use super::shape::SortedChildren;
 use crate::leaf::{self, LeafRef};
-use crate::node_lock::NodeLock;
+use crate::node_lock::NodeGuard;
+use crate::retry::{Attempt, retry};
 use crate::{Error, Item, Result};
 
 /// Where a key is, or would go.
-pub(super) struct Spot<'a> {
+pub(super) struct InsertPoint<'a> {
     /// The node above `node`, if that is not the root.
     pub(super) parent: Option<Node<'a>>,
     pub(super) node: Node<'a>,
-    pub(super) stop: Stop<'a>,
+    pub(super) stop: SearchEnd<'a>,
 }
 
 /// Why the search for a key ends at a node.
-pub(super) enum Stop<'a> {
+pub(super) enum SearchEnd<'a> {
     /// The keys below the node differ from the key before the node's level.
-    Differs(Fork),
+    Differs(PrefixMismatch),
     /// The node has no child for the key.
     Vacant,
     /// The child is the leaf of the key.
     Same(Child, LeafRef<'a>),
     /// The child is the leaf of another key.
-    Other(Child, Fork),
+    Other(Child, PrefixMismatch),
 }
 
 /// Where a key and what is in its place part.
 #[derive(Clone, Copy)]
-pub(super) struct Fork {
+pub(super) struct PrefixMismatch {
     /// Bytes that they have in common.
     pub(super) level: usize,
     /// How the one that is there goes on.
@@ -68,7 +68,7 @@ impl<K: Item + ?Sized> Art<K> {
                 return Ok(None);
             };
             match spot.stop {
-                Stop::Same(child, leaf) => Ok(self
+                SearchEnd::Same(child, leaf) => Ok(self
                     .replace_value(&spot.node, key, child, leaf, value)
                     .map(Some)),
                 _ => Ok(Some(None)),
@@ -86,7 +86,7 @@ impl<K: Item + ?Sized> Art<K> {
                 return Ok(None);
             };
             match spot.stop {
-                Stop::Same(child, leaf) => {
+                SearchEnd::Same(child, leaf) => {
                     let before = self.remove_leaf(&spot, key, child, leaf, guard)?;
                     Ok(before.map(Some))
                 }
@@ -100,24 +100,24 @@ impl<K: Item + ?Sized> Art<K> {
             return Ok(None);
         };
         let done = match spot.stop {
-            Stop::Same(child, leaf) => {
+            SearchEnd::Same(child, leaf) => {
                 let before = self.replace_value(&spot.node, key, child, leaf, value);
                 return Ok(before.map(Some));
             }
-            Stop::Other(child, fork) => self.fork(&spot.node, child, fork, key, value)?,
-            Stop::Differs(fork) => match &spot.parent {
+            SearchEnd::Other(child, fork) => self.fork(&spot.node, child, fork, key, value)?,
+            SearchEnd::Differs(fork) => match &spot.parent {
                 Some(parent) => self.fork(parent, spot.node.child, fork, key, value)?,
                 // The root has level 0, and nothing differs before that.
                 None => return Err(damaged(spot.node.at())),
             },
-            Stop::Vacant => self.add(&spot, key, value, guard)?,
+            SearchEnd::Vacant => self.add(&spot, key, value, guard)?,
         };
         Ok(done.then_some(None))
     }
 
     /// Finds the place of a key, and makes durable what was seen on the way of writers at work;
     /// none if somebody is changing it.
-    pub(super) fn seek(&self, key: &K) -> Attempt<Spot<'_>> {
+    pub(super) fn seek(&self, key: &K) -> Attempt<InsertPoint<'_>> {
         let mut parent: Option<Node<'_>> = None;
         let mut node = self.root();
         // The level of the node above. The byte that decided there is compared too: whoever saw a
@@ -125,10 +125,10 @@ impl<K: Item + ?Sized> Art<K> {
         let mut above = 0;
         loop {
             let level = node.level();
-            let spot = |stop| Spot { parent, node, stop };
+            let spot = |stop| InsertPoint { parent, node, stop };
             if let Some(fork) = self.part_before(&node, key, above)? {
                 let is_here = fork.level > above;
-                return Ok(is_here.then(|| spot(Stop::Differs(fork))));
+                return Ok(is_here.then(|| spot(SearchEnd::Differs(fork))));
             }
             let branch = key::branch(key, level);
             let child = node.find(branch).map_or(Child::NONE, |(_, child)| child);
@@ -138,17 +138,17 @@ impl<K: Item + ?Sized> Art<K> {
                 self.medium.fence();
             }
             if child.is_none() {
-                return Ok(Some(spot(Stop::Vacant)));
+                return Ok(Some(spot(SearchEnd::Vacant)));
             }
             if child.is_leaf() {
                 let leaf = self.leaf(child)?;
                 if leaf.has(key) {
-                    return Ok(Some(spot(Stop::Same(child, leaf))));
+                    return Ok(Some(spot(SearchEnd::Same(child, leaf))));
                 }
                 let other = leaf.key::<K>().ok_or_else(|| damaged(child.at()))?;
                 let fork = part(key, other.borrow());
                 let is_here = fork.level > level;
-                return Ok(is_here.then(|| spot(Stop::Other(child, fork))));
+                return Ok(is_here.then(|| spot(SearchEnd::Other(child, fork))));
             }
             parent = Some(node);
             above = level;
@@ -158,7 +158,12 @@ impl<K: Item + ?Sized> Art<K> {
 
     /// Where a key parts from those below a node before the node's level, if it does. It is known
     /// that they have the bytes before `above` in common.
-    pub(super) fn part_before(&self, node: &Node<'_>, key: &K, above: usize) -> Attempt<Fork> {
+    pub(super) fn part_before(
+        &self,
+        node: &Node<'_>,
+        key: &K,
+        above: usize,
+    ) -> Attempt<PrefixMismatch> {
         let level = node.level();
         let is_known = level.saturating_sub(above) <= 8;
         if is_known && has_prefix(node, level, key, above) {
@@ -175,7 +180,7 @@ impl<K: Item + ?Sized> Art<K> {
         node: &Node<'a>,
         branch: Branch,
         child: Child,
-    ) -> Option<NodeLock<'a>> {
+    ) -> Option<NodeGuard<'a>> {
         let lock = self.locks.lock(node.at());
         is_as_seen(node, branch, child).then_some(lock)
     }
@@ -200,7 +205,7 @@ impl<K: Item + ?Sized> Art<K> {
     }
 
     /// Puts a new leaf where a node has no child yet. False if somebody was in the way.
-    fn add(&self, spot: &Spot<'_>, key: &K, value: u64, guard: &Guard<'_>) -> Result<bool> {
+    fn add(&self, spot: &InsertPoint<'_>, key: &K, value: u64, guard: &Guard<'_>) -> Result<bool> {
         let node = &spot.node;
         let branch = key::branch(key, node.level());
         let Some(lock) = self.lock(node, branch, Child::NONE) else {
@@ -215,7 +220,7 @@ impl<K: Item + ?Sized> Art<K> {
             let mut children = node.children();
             let at = children.partition_point(|(other, _)| *other < byte);
             children.insert(at, (byte, child));
-            let form = Form {
+            let form = SortedChildren {
                 end: node.end(),
                 children,
             };
@@ -236,7 +241,7 @@ impl<K: Item + ?Sized> Art<K> {
     /// Takes a leaf out of its node, and the node out of its parent if it has no other child.
     fn remove_leaf(
         &self,
-        spot: &Spot<'_>,
+        spot: &InsertPoint<'_>,
         key: &K,
         child: Child,
         leaf: LeafRef<'_>,
@@ -272,9 +277,9 @@ impl<K: Item + ?Sized> Art<K> {
 }
 
 /// Where two keys part that are not equal.
-fn part<K: Item + ?Sized>(key: &K, other: &K) -> Fork {
+fn part<K: Item + ?Sized>(key: &K, other: &K) -> PrefixMismatch {
     let level = key::common(key, other);
-    Fork {
+    PrefixMismatch {
         level,
         branch: key::branch(other, level),
     }

@@ -28,7 +28,7 @@ use crate::bucket::Bucket;
 use crate::line::{Line, PAIRS};
 use crate::quad::Quad;
 use crate::registered::Registered;
-use crate::twohash::{Scheme, Spot, TwoHash, registered};
+use crate::twohash::{CandidateSlots, Scheme, TwoHash, registered};
 
 /// Two buckets for a key, and movements.
 #[derive(Debug)]
@@ -42,11 +42,15 @@ pub type BchQuad = TwoHash<Cuckoo<Quad>>;
 
 /// The places of a key in buckets of one line.
 #[inline]
-pub(crate) fn buckets(bits: u32, hashes: [u64; 2], slots: usize) -> impl Iterator<Item = Spot> {
+pub(crate) fn buckets(
+    bits: u32,
+    hashes: [u64; 2],
+    slots: usize,
+) -> impl Iterator<Item = CandidateSlots> {
     let [first, second] = hashes.map(|hash| hash >> (64 - bits));
     let second = (second != first).then_some(second);
     let lines = [Some(first), second].into_iter().flatten();
-    lines.map(move |line| Spot::whole(line, slots))
+    lines.map(move |line| CandidateSlots::whole(line, slots))
 }
 
 impl<B: Bucket> Scheme for Cuckoo<B> {
@@ -74,7 +78,7 @@ impl<B: Bucket> Scheme for Cuckoo<B> {
     }
 
     #[inline]
-    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot> {
+    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = CandidateSlots> {
         buckets(bits, hashes, B::SLOTS)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Descent, NO_BOUND, Node, Range, Tree, is_spent};
+use super::{Descent, NO_BOUND, Node, NodeRange, Tree, is_spent};
 use crate::{Error, Result};
 
 /// What is checked of every tree.
@@ -68,7 +68,7 @@ pub(crate) trait Checks: Tree {
     fn check_children(
         &self,
         node: Self::Node<'_>,
-        range: Range,
+        range: NodeRange,
         children: &mut BTreeSet<u64>,
     ) -> Result<()> {
         if range.level() == 0 {

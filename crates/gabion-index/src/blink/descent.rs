@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Locked, Node, Range, Tree, damaged};
+use super::{LockedNode, Node, NodeRange, Tree, damaged};
 use crate::Result;
 use crate::atomic::yield_now;
 
@@ -22,7 +22,7 @@ const TURNS_MAX: u32 = 1000;
 const LEFT_STEPS_MAX: u32 = 16;
 
 /// A locked leaf, and perhaps a node that its parent does not know.
-pub(crate) type LockedLeaf<'a, N> = (Locked<'a, N>, Option<N>);
+pub(crate) type LockedLeaf<'a, N> = (LockedNode<'a, N>, Option<N>);
 
 /// How nodes are found.
 pub(crate) trait Descent: Tree {
@@ -50,7 +50,7 @@ pub(crate) trait Descent: Tree {
         level: u64,
         key: u64,
         mut step: impl FnMut(Self::Node<'a>, Self::Node<'a>),
-    ) -> Result<Option<(Self::Node<'a>, Range)>> {
+    ) -> Result<Option<(Self::Node<'a>, NodeRange)>> {
         // If it turns out to be of no use, the way begins at the top.
         let mut begin = match level {
             0 => self.leaf_before(key),
@@ -149,7 +149,11 @@ pub(crate) trait Descent: Tree {
     }
 
     /// Locks a node and puts it in order; none if `key` does not belong there any more.
-    fn lock<'a>(&'a self, node: Self::Node<'a>, key: u64) -> Option<Locked<'a, Self::Node<'a>>> {
+    fn lock<'a>(
+        &'a self,
+        node: Self::Node<'a>,
+        key: u64,
+    ) -> Option<LockedNode<'a, Self::Node<'a>>> {
         let lock = self.locks().lock(node.at());
         let range = node.head().range();
         range.has(key).then(|| self.tidy(node, range, lock))

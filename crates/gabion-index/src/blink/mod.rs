@@ -22,11 +22,11 @@
 //!   allocator knew that it was in use: who makes a node has the lock of its left neighbour until
 //!   then.
 //! - A node that no entry of its parent names gets one from the next writer who reaches it from the
-//!   left ([`Growth::adopt`]).
+//!   left ([`NodeSplit::adopt`]).
 //! - A node without entries, or an inner one that is left with its first child alone, is given up,
 //!   unless it is the first child of its parent; its range goes to the left neighbour. A first
 //!   child waits until its parent is given up itself. What is not done because another thread has a
-//!   lock is left to later deletes and to [`Decline::give_up_all`].
+//!   lock is left to later deletes and to [`NodeRemoval::give_up_all`].
 //! - A leaf whose entries are replaced ([`Renewal`]) hands its range over to its right neighbour,
 //!   which has the same low then, and is given up at once; or, if somebody is in the way, when
 //!   somebody comes there again. Until then it is on the way from its left neighbour, whether its
@@ -36,10 +36,10 @@
 //! 1981; D. Hwang et al., FAST 2018, section 4 (FAIR).
 
 mod check;
-mod decline;
 mod descent;
-mod growth;
+mod removal;
 mod renewal;
+mod split;
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -47,13 +47,13 @@ use std::sync::atomic::Ordering;
 use gabion_media::media_struct;
 use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 
-use crate::node_lock::{NodeLock, NodeLocks};
+use crate::node_lock::{NodeGuard, NodeLocks};
 use crate::{Error, Result};
 pub(crate) use check::Checks;
-pub(crate) use decline::Decline;
 pub(crate) use descent::{Descent, find};
-pub(crate) use growth::Growth;
+pub(crate) use removal::NodeRemoval;
 pub(crate) use renewal::{Renewal, is_spent};
+pub(crate) use split::NodeSplit;
 
 /// The bound of a node without right neighbour.
 pub(crate) const NO_BOUND: u64 = u64::MAX;
@@ -89,7 +89,7 @@ const _: () = {
 
 /// A node's state and link, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct NodeRange {
     state: u64,
     /// The right neighbour, 0 if there is none.
     pub(crate) neighbour: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Range {
     pub(crate) bound: u64,
 }
 
-impl Range {
+impl NodeRange {
     /// Whether the node was given up.
     #[inline]
     pub(crate) fn is_dead(self) -> bool {
@@ -130,17 +130,17 @@ impl Range {
 }
 
 /// What a new node begins with.
-pub(crate) struct Born {
+pub(crate) struct NodeInit {
     pub(crate) level: u64,
     pub(crate) low: u64,
     pub(crate) neighbour: u64,
     pub(crate) bound: u64,
 }
 
-impl Born {
+impl NodeInit {
     /// The only node of a level.
-    pub(crate) fn lone(level: u64) -> Born {
-        Born {
+    pub(crate) fn lone(level: u64) -> NodeInit {
+        NodeInit {
             level,
             low: 0,
             neighbour: 0,
@@ -170,11 +170,11 @@ impl Head {
 
     /// State and link.
     #[inline]
-    pub(crate) fn range(&self) -> Range {
+    pub(crate) fn range(&self) -> NodeRange {
         loop {
             let state = self.state.peek(Ordering::Acquire);
             let link = &self.links[usize::from(state & ONE_VERSION != 0)];
-            let range = Range {
+            let range = NodeRange {
                 state,
                 neighbour: link.neighbour.peek(Ordering::Acquire),
                 bound: link.bound.peek(Ordering::Acquire),
@@ -226,16 +226,16 @@ pub(crate) trait Node<'a>: Copy {
 
     /// The entries below the bound, in the order of their keys. The caller keeps others from
     /// writing, or finds out afterwards.
-    fn entries(&self, range: Range) -> Vec<(u64, u64)>;
+    fn entries(&self, range: NodeRange) -> Vec<(u64, u64)>;
 }
 
 /// A node that is locked and in order.
-pub(crate) struct Locked<'a, N> {
+pub(crate) struct LockedNode<'a, N> {
     pub(crate) node: N,
-    pub(crate) range: Range,
+    pub(crate) range: NodeRange,
     /// Entries.
     pub(crate) count: usize,
-    pub(crate) lock: NodeLock<'a>,
+    pub(crate) lock: NodeGuard<'a>,
 }
 
 /// A B-link tree. Keys are words.
@@ -280,24 +280,24 @@ pub(crate) trait Tree: Sized {
     fn hint(&self) -> u64;
 
     /// The bytes of a new node.
-    fn image(born: &Born, entries: &[(u64, u64)]) -> Vec<u8>;
+    fn image(born: &NodeInit, entries: &[(u64, u64)]) -> Vec<u8>;
 
     /// Puts a locked node in order that a crash or a split left with more than its entries.
     fn tidy<'a>(
         &'a self,
         node: Self::Node<'a>,
-        range: Range,
-        lock: NodeLock<'a>,
-    ) -> Locked<'a, Self::Node<'a>>;
+        range: NodeRange,
+        lock: NodeGuard<'a>,
+    ) -> LockedNode<'a, Self::Node<'a>>;
 
     /// Puts an entry into a node that has room for it and not its key, durably.
-    fn insert_entry<'a>(&'a self, node: &Locked<'a, Self::Node<'a>>, entry: (u64, u64));
+    fn insert_entry<'a>(&'a self, node: &LockedNode<'a, Self::Node<'a>>, entry: (u64, u64));
 
     /// Takes the entry of a key out of a node, durably.
-    fn remove_entry<'a>(&'a self, node: &mut Locked<'a, Self::Node<'a>>, key: u64);
+    fn remove_entry<'a>(&'a self, node: &mut LockedNode<'a, Self::Node<'a>>, key: u64);
 
     /// Sees to it that nothing comes back when the bound rises: durable with the next fence.
-    fn clear_behind<'a>(&'a self, node: &Locked<'a, Self::Node<'a>>);
+    fn clear_behind<'a>(&'a self, node: &LockedNode<'a, Self::Node<'a>>);
 
     /// A leaf to begin at on the way to a key, if one is known without a way there. It was in use
     /// at a moment since the caller entered the pool; if others write, its low may be behind the

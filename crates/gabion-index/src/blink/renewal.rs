@@ -21,11 +21,11 @@
 //! sound, and costs searches a step. There may be several in a row, with the same low, if the next
 //! node is replaced meanwhile. All of a row go when the node behind them is replaced again or is
 //! to be given up, when a writer comes along them to that node and its parent does not know it
-//! ([`Tree::pass_by`]), and with [`Decline::give_up_all`](super::Decline::give_up_all).
+//! ([`Tree::pass_by`]), and with [`NodeRemoval::give_up_all`](super::NodeRemoval::give_up_all).
 
 use gabion_media::pmem::{Guard, POff};
 
-use super::{Born, Descent, Growth, Locked, Node, Tree};
+use super::{Descent, LockedNode, Node, NodeInit, NodeSplit, Tree};
 use crate::Result;
 
 /// Whether a node is a leaf that has handed its range over. The first one never does.
@@ -38,7 +38,7 @@ pub(crate) fn is_spent<'a>(node: impl Node<'a>) -> bool {
 /// How the entries of a leaf are replaced.
 pub(crate) trait Renewal: Tree {
     /// Lets the entry of a key in a locked inner node lead elsewhere, with a fence.
-    fn redirect<'a>(&'a self, node: &Locked<'a, Self::Node<'a>>, key: u64, at: u64);
+    fn redirect<'a>(&'a self, node: &LockedNode<'a, Self::Node<'a>>, key: u64, at: u64);
 
     /// Puts `entries`, one at least and in the order of their keys, in the place of those of a
     /// leaf, which is not the first one. It is a stray if its parent may not know it. Readers may
@@ -49,15 +49,15 @@ pub(crate) trait Renewal: Tree {
     /// No space: nothing has changed then. Or damage.
     fn renew<'a>(
         &'a self,
-        leaf: Locked<'a, Self::Node<'a>>,
+        leaf: LockedNode<'a, Self::Node<'a>>,
         is_stray: bool,
         entries: &[(u64, u64)],
         guard: &Guard<'_>,
     ) -> Result<bool> {
-        let Locked { node, range, .. } = leaf;
+        let LockedNode { node, range, .. } = leaf;
         let low = node.head().low();
         let nodes = entries.len().div_ceil(Self::ROOM);
-        let mut plan = Born {
+        let mut plan = NodeInit {
             level: range.level(),
             low,
             neighbour: range.neighbour,

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use super::BwTree;
 use super::page::Page;
-use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
-use crate::registered::{Kind, Persists, Reads, Registered};
-use crate::stored::Stored;
+use crate::index::{CheckSummary, Makers, count_by_scans, index_by_methods};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
+use crate::stored_key::StoredKey;
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIES, DELTAS> {
@@ -30,8 +30,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
-        let mut checked = Checked::default();
+    pub fn check(&self) -> Result<CheckSummary> {
+        let mut checked = CheckSummary::default();
         let mut first = self.load(self.root)?;
         if first.right != 0 {
             return Err(Error::damaged("the topmost page", first.word.base()));
@@ -64,12 +64,12 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         }
     }
 
-    fn order(&self, one: &Stored, two: &Stored) -> Ordering {
+    fn order(&self, one: &StoredKey, two: &StoredKey) -> Ordering {
         one.order(&self.medium, two)
     }
 
     /// Checks a page that is to begin at a key, or at the least one.
-    fn check_page(&self, page: &Page<'_>, level: u64, low: Option<Stored>) -> Result<()> {
+    fn check_page(&self, page: &Page<'_>, level: u64, low: Option<StoredKey>) -> Result<()> {
         let low_is_right = match low {
             Some(low) => self.order(&page.low(), &low) == Ordering::Equal,
             None => (page.low().word, page.low().len) == (0, 0),
@@ -143,9 +143,9 @@ const fn registered<const ENTRIES: usize, const DELTAS: u64>(
     Registered {
         name,
         title,
-        kind: Kind::Tree,
-        reads: Reads::LockFree,
-        persists: Persists {
+        kind: IndexKind::Tree,
+        reads: ReadProtocol::LockFree,
+        persists: PersistCounts {
             insert: 2,
             update: 2,
             remove: 2,

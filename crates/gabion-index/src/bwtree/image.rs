@@ -3,15 +3,15 @@
 use gabion_media::pmem::Medium;
 
 use super::layout::{DELETES, DELTA_BYTES, HEAD_BYTES, LINE_BYTES, OF_STRINGS};
-use crate::stored::{Parts, Stored, rest_len};
+use crate::stored_key::{KeyParts, StoredKey, rest_len};
 
 /// What a new page is to be, but for its entries.
 #[derive(Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct PagePlan {
     pub(super) level: u64,
-    pub(super) low: Stored,
+    pub(super) low: StoredKey,
     /// The low of the right neighbour and its cell, if there is one.
-    pub(super) right: Option<(Stored, u64)>,
+    pub(super) right: Option<(StoredKey, u64)>,
     /// Where the lines for deltas begin, unless the entries reach further.
     pub(super) deltas_at: u64,
     /// Lines for deltas.
@@ -21,11 +21,15 @@ pub(super) struct Plan {
 }
 
 /// The bytes of a new page before its lines for deltas, and how many it has with these.
-pub(super) fn page(medium: &Medium, plan: &Plan, entries: &[(Stored, u64)]) -> (Vec<u8>, u64) {
+pub(super) fn page(
+    medium: &Medium,
+    plan: &PagePlan,
+    entries: &[(StoredKey, u64)],
+) -> (Vec<u8>, u64) {
     let count = entries.len() as u64;
     let parts = if plan.of_strings { 3 } else { 2 };
     let mut rests = Vec::new();
-    let mut place = |key: &Stored| {
+    let mut place = |key: &StoredKey| {
         if !plan.of_strings {
             return 0;
         }
@@ -70,7 +74,7 @@ pub(super) fn delta_lines(len: u64) -> u64 {
 
 /// The bytes of a new delta: the key's value, or none if it is deleted, above the delta in the line
 /// `next`, as number `depth`.
-pub(super) fn delta(key: &Parts<'_>, value: Option<u64>, next: u64, depth: u64) -> Vec<u8> {
+pub(super) fn delta(key: &KeyParts<'_>, value: Option<u64>, next: u64, depth: u64) -> Vec<u8> {
     let kind = if value.is_none() { DELETES } else { 0 };
     let state = next | depth << 8 | kind | key.len << 32;
     let words = [state, key.word, value.unwrap_or(0)];

@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | 0 | 8 | state: level, lines for deltas, kind of keys, entries, see below |
 //! | 8 | 8 | cell of the right neighbour, 0 if there is none |
-//! | 16 | 8 | low: the least key that may be here, its word, see `stored.rs` |
+//! | 16 | 8 | low: the least key that may be here, its word, see `stored_key.rs` |
 //! | 24 | 8 | its place, see below |
 //! | 32 | 8 | bound: the low of the right neighbour, its word |
 //! | 40 | 8 | its place |
@@ -94,7 +94,7 @@ pub(super) const DELETES: u64 = 1 << 16;
 
 media_struct! {
     /// What a page has before its entries.
-    pub(super) struct Head {
+    pub(super) struct PageHead {
         pub(super) state: PAtomicU64,
         pub(super) right: PAtomicU64,
         pub(super) low: PAtomicU64,
@@ -114,20 +114,20 @@ media_struct! {
 }
 
 const _: () = {
-    assert!(size_of::<Head>() as u64 == HEAD_BYTES);
-    assert!(offset_of!(Head, right) == 8 && offset_of!(Head, low) == 16);
-    assert!(offset_of!(Head, bound) == 32 && offset_of!(Head, deltas_at) == 48);
-    assert!(offset_of!(Head, bytes) == 56);
+    assert!(size_of::<PageHead>() as u64 == HEAD_BYTES);
+    assert!(offset_of!(PageHead, right) == 8 && offset_of!(PageHead, low) == 16);
+    assert!(offset_of!(PageHead, bound) == 32 && offset_of!(PageHead, deltas_at) == 48);
+    assert!(offset_of!(PageHead, bytes) == 56);
     assert!(size_of::<DeltaFace>() as u64 == DELTA_BYTES);
     assert!(offset_of!(DeltaFace, word) == 8 && offset_of!(DeltaFace, value) == 16);
-    assert!(DELTA_BYTES + KEY_BYTES_MAX <= Word::FIELD * LINE_BYTES);
+    assert!(DELTA_BYTES + KEY_BYTES_MAX <= PageWord::FIELD * LINE_BYTES);
 };
 
 /// The word of a page, as its cell holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub(super) u64);
+pub(super) struct PageWord(pub(super) u64);
 
-impl Word {
+impl PageWord {
     const FROZEN: u64 = 1;
     const DEAD: u64 = 2;
     const OFFSET: u64 = (1 << 48) - LINE_BYTES;
@@ -137,9 +137,9 @@ impl Word {
     const FIELD: u64 = 0xff;
 
     /// The word of a page without deltas.
-    pub(super) fn of_page(at: u64) -> Word {
+    pub(super) fn of_page(at: u64) -> PageWord {
         debug_assert!(at & !Self::OFFSET == 0, "pages are aligned");
-        Word(at)
+        PageWord(at)
     }
 
     /// Offset of the page, or 0.
@@ -173,28 +173,28 @@ impl Word {
     }
 
     /// The same page, frozen.
-    pub(super) fn frozen(self) -> Word {
-        Word(self.0 | Self::FROZEN)
+    pub(super) fn frozen(self) -> PageWord {
+        PageWord(self.0 | Self::FROZEN)
     }
 
     /// The same page, not frozen.
-    pub(super) fn thawed(self) -> Word {
-        Word(self.0 & !Self::FROZEN)
+    pub(super) fn thawed(self) -> PageWord {
+        PageWord(self.0 & !Self::FROZEN)
     }
 
     /// The same page, given up.
-    pub(super) fn dead(self) -> Word {
-        Word(self.0 | Self::FROZEN | Self::DEAD)
+    pub(super) fn dead(self) -> PageWord {
+        PageWord(self.0 | Self::FROZEN | Self::DEAD)
     }
 
     /// The same page with so many more lines taken.
-    pub(super) fn take(self, lines: u64) -> Word {
+    pub(super) fn take(self, lines: u64) -> PageWord {
         debug_assert!(self.taken() + lines <= Self::FIELD, "lines of a page");
-        Word(self.0 + (lines << Self::TAKEN_SHIFT))
+        PageWord(self.0 + (lines << Self::TAKEN_SHIFT))
     }
 
     /// The same page with another topmost delta.
-    pub(super) fn with_top(self, line: u64) -> Word {
-        Word(self.0 & !(Self::FIELD << Self::TOP_SHIFT) | line << Self::TOP_SHIFT)
+    pub(super) fn with_top(self, line: u64) -> PageWord {
+        PageWord(self.0 & !(Self::FIELD << Self::TOP_SHIFT) | line << Self::TOP_SHIFT)
     }
 }

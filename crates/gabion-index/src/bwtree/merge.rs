@@ -5,14 +5,14 @@ use std::cmp::Ordering;
 
 use gabion_media::pmem::Guard;
 
-use super::image::{Plan, delta_lines};
+use super::image::{PagePlan, delta_lines};
 use super::layout::{HINT_CELL, HINT_PAGE};
 use super::page::Page;
-use super::readpath::Way;
-use super::shape::{After, Need, word_of};
+use super::readpath::PageLookup;
+use super::shape::{DeltaNeed, FollowUp, word_of};
 use super::{BwTree, damaged};
-use crate::node_lock::NodeLock;
-use crate::stored::{Parts, Stored};
+use crate::node_lock::NodeGuard;
+use crate::stored_key::{KeyParts, StoredKey};
 use crate::{Item, Result};
 
 impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIES, DELTAS> {
@@ -20,27 +20,27 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// parent, if there is room for both in one and nobody is in the way.
     #[cold]
     pub(super) fn shrink(&self, level: u64, low: &K, guard: &Guard<'_>) -> Result<()> {
-        let key = Parts::of(low);
+        let key = KeyParts::of(low);
         loop {
             let Some((lock, parent)) = self.lock_page(level + 1, &key)? else {
                 return self.lower(guard);
             };
             let children = parent.entries();
             let lines = children.iter().map(|(low, _)| delta_lines(low.len)).max();
-            let need = Need {
+            let need = DeltaNeed {
                 lines: lines.ok_or_else(|| damaged(parent.cell))?,
                 is_new: false,
             };
             if !Self::takes(&parent, need) {
                 let after = self.rebuild(&lock, parent.cell, need, guard)?;
                 drop(lock);
-                if matches!(after, After::Split { .. }) {
+                if matches!(after, FollowUp::Split { .. }) {
                     self.follow(after, guard);
                 }
                 continue;
             }
             let is_upto =
-                |(low, _): &(Stored, u64)| low.compare(&self.medium, &key) != Ordering::Greater;
+                |(low, _): &(StoredKey, u64)| low.compare(&self.medium, &key) != Ordering::Greater;
             let behind = children.partition_point(is_upto);
             let mut left_over = children.len();
             for node in [behind.wrapping_sub(1), behind] {
@@ -80,7 +80,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     fn merge(
         &self,
         parent: &Page<'_>,
-        lock: &NodeLock<'_>,
+        lock: &NodeGuard<'_>,
         left: u64,
         node: u64,
         guard: &Guard<'_>,
@@ -115,7 +115,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         }
         let mut entries = left.entries();
         entries.extend(node.entries());
-        let plan = Plan {
+        let plan = PagePlan {
             low: left.low(),
             ..self.plan_like(node, 1)
         };
@@ -132,7 +132,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         ];
         let low = node.low().key::<K>(&self.medium);
         let low = low.ok_or_else(|| damaged(node.cell))?;
-        let key = Parts::of(low.borrow());
+        let key = KeyParts::of(low.borrow());
         let word = parent.word.take(delta_lines(key.len));
         let word = word.with_top(parent.word.taken() + 1);
         // The parent forgets the node first, so that from then on every way there is over its left
@@ -203,7 +203,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// become one with a neighbour if it holds little. Returns the page as it was; none if the tree
     /// is lower.
     pub(super) fn tend(&self, level: u64, key: &K, guard: &Guard<'_>) -> Result<Option<Page<'_>>> {
-        let Some(Way { page, is_stray }) = self.descend(level, &Parts::of(key))? else {
+        let Some(PageLookup { page, is_stray }) = self.descend(level, &KeyParts::of(key))? else {
             return Ok(None);
         };
         if is_stray {

@@ -112,7 +112,7 @@ use std::marker::PhantomData;
 use gabion_media::pmem::{Medium, Pool};
 
 use crate::node_lock::NodeLocks;
-use crate::pending::Pending;
+use crate::pending::PendingCells;
 use crate::{Error, Item};
 pub(crate) use check::REGISTERED;
 #[cfg(test)]
@@ -129,7 +129,7 @@ pub struct BwTree<K: Item + ?Sized, const ENTRIES: usize = 64, const DELTAS: u64
     /// Offset of the cell of the topmost page.
     root: u64,
     locks: NodeLocks,
-    pending: Pending,
+    pending: PendingCells,
     keys: PhantomData<fn(&K)>,
 }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Medium, PAtomicU64, POff};
 
 use super::layout::{
-    DELETES, DELTA_BYTES, DeltaFace, HEAD_BYTES, Head, LINE_BYTES, OF_STRINGS, Word,
+    DELETES, DELTA_BYTES, DeltaFace, HEAD_BYTES, LINE_BYTES, OF_STRINGS, PageHead, PageWord,
 };
-use crate::stored::{Parts, Stored, rest_len};
+use crate::stored_key::{KeyParts, StoredKey, rest_len};
 
 /// Lines that are asked for of a page before its head tells how many there are: the head and, in
 /// most pages, all words of keys.
@@ -24,9 +24,9 @@ pub(super) struct Page<'a> {
     medium: &'a Medium,
     /// Offset of the cell.
     pub(super) cell: u64,
-    pub(super) word: Word,
+    pub(super) word: PageWord,
     /// None if the page was never written to: an empty leaf, the first one of all.
-    head: Option<&'a Head>,
+    head: Option<&'a PageHead>,
     pub(super) level: u64,
     /// Lines for deltas.
     pub(super) lines: u64,
@@ -72,8 +72,8 @@ impl<'a> Delta<'a> {
     }
 
     #[inline]
-    pub(super) fn key(&self) -> Stored {
-        Stored {
+    pub(super) fn key(&self) -> StoredKey {
+        StoredKey {
             word: self.face.word.peek(Ordering::Relaxed),
             len: self.state() >> 32,
             rest: self.at + DELTA_BYTES,
@@ -90,7 +90,7 @@ impl<'a> Page<'a> {
     pub(super) fn new(
         medium: &'a Medium,
         cell: u64,
-        word: Word,
+        word: PageWord,
         guessed_place: u64,
     ) -> Option<Page<'a>> {
         let base = word.base();
@@ -118,7 +118,7 @@ impl<'a> Page<'a> {
         for line in 1..PREFETCHED_LINES {
             medium.prefetch(base + line * LINE_BYTES);
         }
-        let head: &Head = medium.try_at(POff::new(base))?;
+        let head: &PageHead = medium.try_at(POff::new(base))?;
         medium.touch(head);
         let state = head.state.peek(Ordering::Relaxed);
         let count = usize::try_from(state >> 32).ok()?;
@@ -153,24 +153,24 @@ impl<'a> Page<'a> {
     }
 
     #[inline]
-    fn border(&self, word: &PAtomicU64, place: &PAtomicU64) -> Stored {
+    fn border(&self, word: &PAtomicU64, place: &PAtomicU64) -> StoredKey {
         let word = word.peek(Ordering::Relaxed);
         self.stored(word, place.peek(Ordering::Relaxed))
     }
 
     #[inline]
-    fn stored(&self, word: u64, place: u64) -> Stored {
+    fn stored(&self, word: u64, place: u64) -> StoredKey {
         let len = place >> 32;
         let rest = self.word.base() + (place & u64::from(u32::MAX));
         // What lies behind the medium is damage, and not read.
         let is_within = rest + rest_len(len) <= self.medium.len();
         let (len, rest) = if is_within { (len, rest) } else { (0, 0) };
-        Stored { word, len, rest }
+        StoredKey { word, len, rest }
     }
 
     /// The least key that may be here.
-    pub(super) fn low(&self) -> Stored {
-        let none = Stored {
+    pub(super) fn low(&self) -> StoredKey {
+        let none = StoredKey {
             word: 0,
             len: 0,
             rest: 0,
@@ -181,21 +181,21 @@ impl<'a> Page<'a> {
 
     /// The low of the right neighbour, if there is one.
     #[inline]
-    pub(super) fn bound(&self) -> Option<Stored> {
+    pub(super) fn bound(&self) -> Option<StoredKey> {
         let head = self.head.filter(|_| self.right != 0)?;
         Some(self.border(&head.bound, &head.bound_place))
     }
 
     /// Whether a key that is not below the low belongs here.
     #[inline]
-    pub(super) fn has(&self, key: &Parts<'_>) -> bool {
+    pub(super) fn has(&self, key: &KeyParts<'_>) -> bool {
         let bound = self.bound();
         bound.is_none_or(|bound| bound.compare(self.medium, key) == cmp::Ordering::Greater)
     }
 
     /// The key of an entry of the base.
     #[inline]
-    fn key(&self, rank: usize) -> Stored {
+    fn key(&self, rank: usize) -> StoredKey {
         let place = self.slots.get(2 * self.count + rank);
         let place = place.map_or(0, |place| place.peek(Ordering::Relaxed));
         self.stored(self.slots[rank].peek(Ordering::Relaxed), place)
@@ -208,7 +208,7 @@ impl<'a> Page<'a> {
 
     /// The number of entries of the base up to a key.
     #[inline]
-    fn rank(&self, key: &Parts<'_>) -> usize {
+    fn rank(&self, key: &KeyParts<'_>) -> usize {
         if self.slots.len() == 2 * self.count {
             // Keys are words.
             let words = &self.slots[..self.count];
@@ -263,8 +263,8 @@ impl<'a> Page<'a> {
 
     /// The value of a key that belongs here.
     #[inline]
-    pub(super) fn find(&self, key: &Parts<'_>) -> Option<u64> {
-        let is_it = |stored: Stored| stored.compare(self.medium, key) == cmp::Ordering::Equal;
+    pub(super) fn find(&self, key: &KeyParts<'_>) -> Option<u64> {
+        let is_it = |stored: StoredKey| stored.compare(self.medium, key) == cmp::Ordering::Equal;
         if let Some(delta) = self.deltas().find(|delta| is_it(delta.key())) {
             return delta.value();
         }
@@ -275,12 +275,13 @@ impl<'a> Page<'a> {
     /// The value of the last key up to one that belongs here: in an inner page, the cell of the
     /// page below.
     #[inline]
-    pub(super) fn floor(&self, key: &Parts<'_>) -> Option<u64> {
+    pub(super) fn floor(&self, key: &KeyParts<'_>) -> Option<u64> {
         // The delta with the last key, of those with one key the newest.
-        let mut best: Option<(Stored, Delta<'a>)> = None;
+        let mut best: Option<(StoredKey, Delta<'a>)> = None;
         for delta in self.deltas() {
             let stored = delta.key();
-            let is_better = |best: &Stored| best.order(self.medium, &stored) == cmp::Ordering::Less;
+            let is_better =
+                |best: &StoredKey| best.order(self.medium, &stored) == cmp::Ordering::Less;
             if stored.compare(self.medium, key) != cmp::Ordering::Greater
                 && best.as_ref().is_none_or(|(best, _)| is_better(best))
             {
@@ -288,7 +289,7 @@ impl<'a> Page<'a> {
             }
         }
         let rank = self.rank(key);
-        let is_base = |delta: &Stored| {
+        let is_base = |delta: &StoredKey| {
             rank > 0 && self.key(rank - 1).order(self.medium, delta) == cmp::Ordering::Greater
         };
         match best {
@@ -302,9 +303,10 @@ impl<'a> Page<'a> {
 
     /// As [`Page::floor`], where the last key up to that one is deleted.
     #[cold]
-    fn floor_beside_deletes(&self, key: &Parts<'_>, rank: usize) -> Option<u64> {
-        let same = |one: &Stored, two: &Stored| one.order(self.medium, two) == cmp::Ordering::Equal;
-        let is_known = |key: &Stored| self.deltas().any(|delta| same(&delta.key(), key));
+    fn floor_beside_deletes(&self, key: &KeyParts<'_>, rank: usize) -> Option<u64> {
+        let same =
+            |one: &StoredKey, two: &StoredKey| one.order(self.medium, two) == cmp::Ordering::Equal;
+        let is_known = |key: &StoredKey| self.deltas().any(|delta| same(&delta.key(), key));
         // The last entry of the base that no delta changes.
         let base = (0..rank).rev().find(|&rank| !is_known(&self.key(rank)));
         let mut best = base.map(|rank| (self.key(rank), self.value(rank)));
@@ -326,8 +328,8 @@ impl<'a> Page<'a> {
     }
 
     /// Up to `limit` entries from a key on, in the order of keys.
-    pub(super) fn entries_from(&self, from: &Parts<'_>, limit: usize) -> Vec<(Stored, u64)> {
-        let is_before = |key: &Stored| key.compare(self.medium, from) == cmp::Ordering::Less;
+    pub(super) fn entries_from(&self, from: &KeyParts<'_>, limit: usize) -> Vec<(StoredKey, u64)> {
+        let is_before = |key: &StoredKey| key.compare(self.medium, from) == cmp::Ordering::Less;
         if self.word.top() == 0 {
             let rank = self.rank(from);
             let first = rank - usize::from(rank > 0 && !is_before(&self.key(rank - 1)));
@@ -355,16 +357,17 @@ impl<'a> Page<'a> {
     }
 
     /// All entries, in the order of their keys.
-    pub(super) fn entries(&self) -> Vec<(Stored, u64)> {
+    pub(super) fn entries(&self) -> Vec<(StoredKey, u64)> {
         let base = (0..self.count).map(|rank| (self.key(rank), self.value(rank)));
         if self.word.top() == 0 {
             return base.collect();
         }
-        let mut changes: Vec<(Stored, Option<u64>)> = Vec::new();
+        let mut changes: Vec<(StoredKey, Option<u64>)> = Vec::new();
         for delta in self.deltas() {
             let key = delta.key();
-            let is_newer =
-                |(other, _): &(Stored, _)| other.order(self.medium, &key) == cmp::Ordering::Equal;
+            let is_newer = |(other, _): &(StoredKey, _)| {
+                other.order(self.medium, &key) == cmp::Ordering::Equal
+            };
             if !changes.iter().any(is_newer) {
                 changes.push((key, delta.value()));
             }

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{PAtomicU64, POff};
 
-use super::layout::Word;
+use super::layout::PageWord;
 use super::page::Page;
 use super::{BwTree, damaged};
-use crate::stored::Parts;
+use crate::stored_key::KeyParts;
 use crate::{Item, OrderedIndex, Result};
 
 /// The page that a key belongs to.
-pub(super) struct Way<'a> {
+pub(super) struct PageLookup<'a> {
     pub(super) page: Page<'a>,
     /// Whether it was reached from its left neighbour: its parent may not know of it.
     pub(super) is_stray: bool,
@@ -30,7 +30,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     pub(super) fn load(&self, at: u64) -> Result<Page<'_>> {
         let cell = self.cell(at)?;
         // ORDER: Acquire pairs with the release in `publish`: the page and its deltas are there.
-        let word = Word(cell.load(&self.medium, Ordering::Acquire));
+        let word = PageWord(cell.load(&self.medium, Ordering::Acquire));
         if self.pending.is_marked(at) {
             self.settle(cell);
         }
@@ -55,7 +55,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// up freezes it first and then changes all words that lead to it. A writer must make sure
     /// itself that what it changes is not frozen.
     #[inline]
-    pub(super) fn descend(&self, level: u64, key: &Parts<'_>) -> Result<Option<Way<'_>>> {
+    pub(super) fn descend(&self, level: u64, key: &KeyParts<'_>) -> Result<Option<PageLookup<'_>>> {
         'root: loop {
             let mut page = self.load(self.root)?;
             let mut is_stray = false;
@@ -64,7 +64,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
                 let next = if !is_here {
                     page.right
                 } else if page.level <= level {
-                    let way = Way { page, is_stray };
+                    let way = PageLookup { page, is_stray };
                     return Ok(Some(way).filter(|way| way.page.level == level));
                 } else {
                     page.floor(key).ok_or_else(|| damaged(page.cell))?
@@ -86,7 +86,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     fn leads_to(&self, from: &Page<'_>, to: &Page<'_>) -> Result<bool> {
         // ORDER: Acquire: after the load of the frozen word, and before what follows.
         let word = self.cell(from.cell)?.load(&self.medium, Ordering::Acquire);
-        Ok(!to.word.is_dead() && Word(word) == from.word)
+        Ok(!to.word.is_dead() && PageWord(word) == from.word)
     }
 
     /// The bound of the page that a key belongs to, where the next page begins; none if it is the
@@ -108,7 +108,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     #[inline]
     pub fn get(&self, key: &K) -> Result<Option<u64>> {
         let _guard = self.pool.enter();
-        let parts = Parts::of(key);
+        let parts = KeyParts::of(key);
         let way = self.descend(0, &parts)?;
         Ok(way.and_then(|way| way.page.find(&parts)))
     }
@@ -122,8 +122,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> OrderedIndex<K>
         let end = found.len().saturating_add(limit);
         let mut start = Some(K::rebuild(from.word(), from.bytes()));
         while let Some(low) = start.filter(|_| found.len() < end) {
-            let parts = Parts::of(low.borrow());
-            let Some(Way { page, .. }) = self.descend(0, &parts)? else {
+            let parts = KeyParts::of(low.borrow());
+            let Some(PageLookup { page, .. }) = self.descend(0, &parts)? else {
                 break;
             };
             for (key, value) in page.entries_from(&parts, end - found.len()) {

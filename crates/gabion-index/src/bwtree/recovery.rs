@@ -3,16 +3,16 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, PAtomicU64, POff, Pool, PoolOptions, Reachable};
 
 use super::BwTree;
-use super::layout::{CELL_BYTES, HINT_CELL, HINT_PAGE, LINE_BYTES, Word};
+use super::layout::{CELL_BYTES, HINT_CELL, HINT_PAGE, LINE_BYTES, PageWord};
 use super::page::Page;
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
-use crate::pending::Pending;
+use crate::pending::PendingCells;
 use crate::root::{self, ROOT_BYTES};
-use crate::stored::{Parts, Stored};
+use crate::stored_key::{KeyParts, StoredKey};
 use crate::{Item, Result};
 
 /// Pages that recovery looks at for one block: more than any sound tree needs.
@@ -66,7 +66,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             pool: pool.clone(),
             root: root + ROOT_BYTES,
             locks: NodeLocks::new(),
-            pending: Pending::new(),
+            pending: PendingCells::new(),
             keys: PhantomData,
         }
     }
@@ -75,11 +75,11 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
 /// What recovery of the pool asks: whether a tree durably refers to a block, of the kind that is
 /// the hint. A page tells its level and its low, and a cell leads to a page; if either is in use,
 /// the search for that low on that level ends there. The pool itself answers for its root.
-fn is_referenced(medium: &Medium, claim: Claim) -> bool {
+fn is_referenced(medium: &Medium, claim: BlockClaim) -> bool {
     let at = claim.block.raw();
     match claim.hint {
         HINT_PAGE if at.is_multiple_of(LINE_BYTES) => {
-            let page = Page::new(medium, 0, Word::of_page(at), 0);
+            let page = Page::new(medium, 0, PageWord::of_page(at), 0);
             let page = page.filter(|page| page.bytes() <= claim.size);
             let found = page.and_then(|page| find(medium, page.level, page.low()));
             found.is_some_and(|found| found.word.base() == at)
@@ -97,14 +97,14 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
 fn read(medium: &Medium, at: u64) -> Option<Page<'_>> {
     let cell: &PAtomicU64 = medium.try_at(POff::new(at))?;
     // ORDER: Relaxed: for recovery, when nobody writes.
-    let word = Word(cell.load(medium, Ordering::Relaxed));
+    let word = PageWord(cell.load(medium, Ordering::Relaxed));
     Page::new(medium, at, word, 0)
 }
 
 /// The page of a level that a low belongs to, while nobody writes.
-fn find(medium: &Medium, level: u64, low: Stored) -> Option<Page<'_>> {
+fn find(medium: &Medium, level: u64, low: StoredKey) -> Option<Page<'_>> {
     let rest = low.rest_bytes(medium);
-    let key = Parts {
+    let key = KeyParts {
         word: low.word,
         len: low.len,
         rest: &rest,

@@ -7,18 +7,18 @@ use std::borrow::Borrow;
 
 use gabion_media::pmem::{Guard, POff, Reserved, Retiring};
 
-use super::image::{self, Plan, delta_lines};
+use super::image::{self, PagePlan, delta_lines};
 use super::layout::{
-    CELL_BYTES, HEAD_BYTES, HINT_CELL, HINT_PAGE, LINE_BYTES, LINES_MAX, RESTS_MAX, Word,
+    CELL_BYTES, HEAD_BYTES, HINT_CELL, HINT_PAGE, LINE_BYTES, LINES_MAX, PageWord, RESTS_MAX,
 };
 use super::page::Page;
 use super::{BwTree, damaged};
-use crate::node_lock::NodeLock;
-use crate::stored::{Parts, Stored, rest_len};
+use crate::node_lock::NodeGuard;
+use crate::stored_key::{KeyParts, StoredKey, rest_len};
 use crate::{Item, Result};
 
 /// What is left to do when a page was replaced.
-pub(super) enum After<O> {
+pub(super) enum FollowUp<O> {
     Nothing,
     /// The page that begins at a key has a new right neighbour, which the level above does not
     /// know.
@@ -36,15 +36,15 @@ pub(super) enum After<O> {
 
 /// The delta that a page is to have room for.
 #[derive(Clone, Copy)]
-pub(super) struct Need {
+pub(super) struct DeltaNeed {
     pub(super) lines: u64,
     /// Whether it adds an entry.
     pub(super) is_new: bool,
 }
 
 /// The word of a new page.
-pub(super) fn word_of(page: &Reserved<'_>) -> Word {
-    Word::of_page(page.offset::<u8>().raw())
+pub(super) fn word_of(page: &Reserved<'_>) -> PageWord {
+    PageWord::of_page(page.offset::<u8>().raw())
 }
 
 /// Entries that an inner page has at least before long keys make it too large: else it would have
@@ -65,7 +65,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     pub(super) const DELTAS_AT: u64 = if K::IS_WORD { Self::WORDS_END } else { 0 };
 
     /// Whether entries are too many, or their keys too long, for a page.
-    pub(super) fn is_large(level: u64, entries: &[(Stored, u64)]) -> bool {
+    pub(super) fn is_large(level: u64, entries: &[(StoredKey, u64)]) -> bool {
         let bytes = || -> u64 { entries.iter().map(|(key, _)| rest_len(key.len)).sum() };
         let few = if level == 0 { 1 } else { FAN_OUT_MIN };
         entries.len() > ENTRIES || entries.len() > few && bytes() > RESTS_MAX
@@ -73,14 +73,14 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
 
     /// Whether a page takes a delta as it is.
     #[inline]
-    pub(super) fn takes(page: &Page<'_>, need: Need) -> bool {
+    pub(super) fn takes(page: &Page<'_>, need: DeltaNeed) -> bool {
         let is_full = need.is_new && page.base_count() > ENTRIES;
         page.has_room(need.lines, DELTAS) && !is_full
     }
 
     /// Makes room for a delta in a page that has none, unless others have done so.
     #[cold]
-    pub(super) fn renew(&self, cell: u64, need: Need, guard: &Guard<'_>) -> Result<()> {
+    pub(super) fn renew(&self, cell: u64, need: DeltaNeed, guard: &Guard<'_>) -> Result<()> {
         let lock = self.locks.lock(cell);
         let page = self.load(cell)?;
         if page.word.is_dead() || Self::takes(&page, need) {
@@ -124,11 +124,11 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// a level above it. Where there is no space for two, one will do for what adds no entry.
     pub(super) fn rebuild(
         &self,
-        lock: &NodeLock<'_>,
+        lock: &NodeGuard<'_>,
         cell: u64,
-        need: Need,
+        need: DeltaNeed,
         guard: &Guard<'_>,
-    ) -> Result<After<K::Owned>> {
+    ) -> Result<FollowUp<K::Owned>> {
         let page = self.freeze(cell)?;
         let entries = page.entries();
         let is_large = Self::is_large(page.level, &entries);
@@ -143,18 +143,20 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         }
         match done {
             Ok(Some(after)) => Ok(after),
-            Ok(None) => self.melt(&page).map(|()| After::Nothing),
+            Ok(None) => self.melt(&page).map(|()| FollowUp::Nothing),
             Err(error) => self.melt(&page).and(Err(error)),
         }
     }
 
     /// Does what is left to do. What fails here is done another time: a page that its parent does
     /// not know is found from its left neighbour, and one that holds little is no harm.
-    pub(super) fn follow(&self, after: After<K::Owned>, guard: &Guard<'_>) {
+    pub(super) fn follow(&self, after: FollowUp<K::Owned>, guard: &Guard<'_>) {
         let _ = match after {
-            After::Nothing => Ok(()),
-            After::Split { level, low, cell } => self.adopt(level + 1, low.borrow(), cell, guard),
-            After::Small { level, low } => self.shrink(level, low.borrow(), guard),
+            FollowUp::Nothing => Ok(()),
+            FollowUp::Split { level, low, cell } => {
+                self.adopt(level + 1, low.borrow(), cell, guard)
+            }
+            FollowUp::Small { level, low } => self.shrink(level, low.borrow(), guard),
         };
     }
 
@@ -177,8 +179,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
 
     /// Adds a page to those that the level above knows, unless it is there or given up.
     pub(super) fn adopt(&self, level: u64, low: &K, cell: u64, guard: &Guard<'_>) -> Result<()> {
-        let key = Parts::of(low);
-        let need = Need {
+        let key = KeyParts::of(low);
+        let need = DeltaNeed {
             lines: delta_lines(key.len),
             is_new: true,
         };
@@ -208,8 +210,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     pub(super) fn lock_page(
         &self,
         level: u64,
-        key: &Parts<'_>,
-    ) -> Result<Option<(NodeLock<'_>, Page<'_>)>> {
+        key: &KeyParts<'_>,
+    ) -> Result<Option<(NodeGuard<'_>, Page<'_>)>> {
         loop {
             let Some(way) = self.descend(level, key)? else {
                 return Ok(None);
@@ -230,8 +232,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     /// What is to be a page in the place of another one.
-    pub(super) fn plan_like(&self, page: &Page<'_>, lines: u64) -> Plan {
-        Plan {
+    pub(super) fn plan_like(&self, page: &Page<'_>, lines: u64) -> PagePlan {
+        PagePlan {
             level: page.level,
             low: page.low(),
             right: page.bound().map(|bound| (bound, page.right)),
@@ -242,7 +244,11 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     /// Reserves space for a page and writes it, without a fence.
-    pub(super) fn build(&self, plan: &Plan, entries: &[(Stored, u64)]) -> Result<Reserved<'_>> {
+    pub(super) fn build(
+        &self,
+        plan: &PagePlan,
+        entries: &[(StoredKey, u64)],
+    ) -> Result<Reserved<'_>> {
         let (bytes, page_bytes) = image::page(&self.medium, plan, entries);
         let page = self.reserve(page_bytes)?;
         self.write_page(&page, &bytes);
@@ -253,8 +259,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// a full pool, too.
     pub(super) fn build_instead(
         &self,
-        plan: &Plan,
-        entries: &[(Stored, u64)],
+        plan: &PagePlan,
+        entries: &[(StoredKey, u64)],
         old: &Page<'_>,
     ) -> Result<Reserved<'_>> {
         let (bytes, page_bytes) = image::page(&self.medium, plan, entries);
@@ -287,7 +293,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     /// Reserves space for a cell and writes its word, without a fence.
-    fn new_cell(&self, word: Word) -> Result<Reserved<'_>> {
+    fn new_cell(&self, word: PageWord) -> Result<Reserved<'_>> {
         let cell = self.pool.alloc(CELL_BYTES, HINT_CELL)?;
         let at = cell.offset::<u8>().raw();
         let words = [word.0, 0];
@@ -309,7 +315,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     pub(super) fn install<'a>(
         &self,
         page: &Page<'_>,
-        word: Word,
+        word: PageWord,
         new: impl IntoIterator<Item = Reserved<'a>>,
         gone: impl IntoIterator<Item = Option<Retiring<'a>>>,
         guard: &Guard<'_>,
@@ -330,10 +336,10 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     fn replace(
         &self,
         page: &Page<'_>,
-        entries: &[(Stored, u64)],
+        entries: &[(StoredKey, u64)],
         lines: u64,
         guard: &Guard<'_>,
-    ) -> Result<Option<After<K::Owned>>> {
+    ) -> Result<Option<FollowUp<K::Owned>>> {
         let new = self.build(&self.plan_like(page, lines), entries)?;
         self.put_in_place(page, new, entries.len(), guard)
     }
@@ -346,7 +352,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     pub(super) fn cut_out(
         &self,
         cell: u64,
-        key: &Parts<'_>,
+        key: &KeyParts<'_>,
         guard: &Guard<'_>,
     ) -> Result<Option<u64>> {
         let lock = self.locks.lock(cell);
@@ -356,7 +362,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         }
         let page = self.freeze(cell)?;
         let mut entries = page.entries();
-        let is_it = |(stored, _): &(Stored, u64)| {
+        let is_it = |(stored, _): &(StoredKey, u64)| {
             stored.compare(&self.medium, key) == std::cmp::Ordering::Equal
         };
         let Some(place) = entries.iter().position(is_it) else {
@@ -370,7 +376,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         let new = self.build_instead(&plan, &entries, &page);
         let done = new.and_then(|new| self.put_in_place(&page, new, entries.len(), guard));
         let after = match done {
-            Ok(after) => after.unwrap_or(After::Nothing),
+            Ok(after) => after.unwrap_or(FollowUp::Nothing),
             Err(error) => return self.melt(&page).and(Err(error)),
         };
         drop(lock);
@@ -385,7 +391,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         new: Reserved<'_>,
         count: usize,
         guard: &Guard<'_>,
-    ) -> Result<Option<After<K::Owned>>> {
+    ) -> Result<Option<FollowUp<K::Owned>>> {
         let old = self.retire(page.word.base(), HINT_PAGE)?;
         let low = page.low().key::<K>(&self.medium);
         let low = low.ok_or_else(|| damaged(page.cell))?;
@@ -393,20 +399,20 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         let level = page.level;
         let is_small = count * 4 < ENTRIES && (page.cell != self.root || level > 0);
         Ok(Some(match is_small {
-            true => After::Small { level, low },
-            false => After::Nothing,
+            true => FollowUp::Small { level, low },
+            false => FollowUp::Nothing,
         }))
     }
 
     /// Puts two pages in the place of a frozen one. None if somebody was in the way.
     pub(super) fn split(
         &self,
-        lock: &NodeLock<'_>,
+        lock: &NodeGuard<'_>,
         page: &Page<'_>,
-        entries: &[(Stored, u64)],
+        entries: &[(StoredKey, u64)],
         lines: u64,
         guard: &Guard<'_>,
-    ) -> Result<Option<After<K::Owned>>> {
+    ) -> Result<Option<FollowUp<K::Owned>>> {
         let (lower, upper) = entries.split_at(entries.len() / 2);
         let middle = upper.first().map(|(key, _)| *key);
         let middle = middle.ok_or_else(|| damaged(page.cell))?;
@@ -414,7 +420,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         let low = low.ok_or_else(|| damaged(page.cell))?;
         let like = self.plan_like(page, lines);
         let upper = self.build(
-            &Plan {
+            &PagePlan {
                 low: middle,
                 ..like
             },
@@ -426,13 +432,13 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             return Ok(None);
         };
         let right = Some((middle, cell_at));
-        let lower = self.build(&Plan { right, ..like }, lower)?;
+        let lower = self.build(&PagePlan { right, ..like }, lower)?;
         let spare = self.reserve(0)?;
         let old = self.retire(page.word.base(), HINT_PAGE)?;
         let word = word_of(&lower);
         self.install(page, word, [cell, upper, lower], [old], guard)?;
         drop(spare);
-        Ok(Some(After::Split {
+        Ok(Some(FollowUp::Split {
             level: page.level,
             low,
             cell: cell_at,
@@ -443,16 +449,16 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// somebody was in the way.
     fn grow(
         &self,
-        lock: &NodeLock<'_>,
+        lock: &NodeGuard<'_>,
         page: &Page<'_>,
         guard: &Guard<'_>,
-    ) -> Result<Option<After<K::Owned>>> {
+    ) -> Result<Option<FollowUp<K::Owned>>> {
         let cell = self.new_cell(page.word.thawed())?;
         let cell_at = cell.offset::<u8>().raw();
         let Some(_lock) = self.locks.try_beside(&[lock], cell_at) else {
             return Ok(None);
         };
-        let plan = Plan {
+        let plan = PagePlan {
             level: page.level + 1,
             ..self.plan_like(page, 1)
         };
@@ -460,6 +466,6 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         let spare = self.reserve(0)?;
         self.install(page, word_of(&top), [cell, top], [], guard)?;
         drop(spare);
-        Ok(Some(After::Nothing))
+        Ok(Some(FollowUp::Nothing))
     }
 }

@@ -7,7 +7,7 @@ use gabion_media::pmem::{PAtomicU64, POff, Pool, PoolOptions};
 use super::layout::KEY_BYTES_MAX;
 use super::{BwTree, REGISTERED};
 use crate::root::ROOT_BYTES;
-use crate::stored::Parts;
+use crate::stored_key::KeyParts;
 use crate::suite::damage::{ask_bits, may_be};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{self, Keys, interleaved, while_flipped, words};
@@ -91,7 +91,7 @@ fn a_parent_is_told_of_a_page_by_its_low() {
     let tree: Tiny = tree(1 << 20);
     (0..40).for_each(|key| assert_eq!(tree.insert(&key, key).expect("space"), None));
     let guard = tree.pool.enter();
-    let way = tree.descend(0, &Parts::of(&20_u64)).expect("sound");
+    let way = tree.descend(0, &KeyParts::of(&20_u64)).expect("sound");
     let cell = way.expect("a leaf").page.cell;
     // A split of which nobody has told the parent yet.
     let lock = tree.locks.lock(cell);
@@ -130,7 +130,7 @@ fn lines_that_were_taken_for_nothing_go_with_their_page() {
     let cell: &PAtomicU64 = pool.at(POff::new(pool.root::<PAtomicU64>().raw() + ROOT_BYTES));
     for key in 3..500 {
         // Another line is taken, by a writer who is gone.
-        let word = super::layout::Word(cell.load(&pool, Ordering::Relaxed));
+        let word = super::layout::PageWord(cell.load(&pool, Ordering::Relaxed));
         if word.taken() < 8 && key < 60 {
             cell.store(&pool, word.take(1).0, Ordering::Relaxed);
         }
@@ -148,7 +148,7 @@ fn a_frozen_page_is_thawed() {
     let pool = tree.pool().clone();
     let cell: &PAtomicU64 = pool.at(POff::new(pool.root::<PAtomicU64>().raw() + ROOT_BYTES));
     for key in 0..100 {
-        let word = super::layout::Word(cell.load(&pool, Ordering::Relaxed));
+        let word = super::layout::PageWord(cell.load(&pool, Ordering::Relaxed));
         cell.store(&pool, word.frozen().0, Ordering::Relaxed);
         assert_eq!(tree.get(&key).expect("sound"), None);
         assert_eq!(tree.insert(&key, key).expect("space"), None);
@@ -180,7 +180,7 @@ fn what_is_no_tree_is_refused() {
     // The word of the topmost page, and the head of that.
     let mut word = [0; 8];
     pool.read(root + ROOT_BYTES, &mut word);
-    let page = super::layout::Word(u64::from_le_bytes(word)).base();
+    let page = super::layout::PageWord(u64::from_le_bytes(word)).base();
     for (at, bit) in [
         (root + ROOT_BYTES + 3, 1),
         (root + ROOT_BYTES + 6, 8),
@@ -206,7 +206,7 @@ fn a_place_behind_the_medium_is_not_read() {
             tree.insert(&key(number), number).expect("space");
         }
         let guard = tree.pool.enter();
-        let way = tree.descend(0, &Parts::of(&key(20)[..])).expect("sound");
+        let way = tree.descend(0, &KeyParts::of(&key(20)[..])).expect("sound");
         let page = way.expect("a leaf").page;
         assert!(page.word.base() != 0 && page.right != 0);
         let place = page.word.base() + field;
@@ -227,7 +227,7 @@ fn bounds(tree: &Tiny) -> Vec<u64> {
     let _guard = tree.pool.enter();
     let mut bounds = Vec::new();
     let (mut level, mut from) = (0, 0);
-    while let Some(way) = tree.descend(level, &Parts::of(&from)).expect("sound") {
+    while let Some(way) = tree.descend(level, &KeyParts::of(&from)).expect("sound") {
         let head = way.page.word.base();
         bounds.extend([head + 32, head + 40]);
         match tree.bound_behind(&way.page, &from).expect("sound") {

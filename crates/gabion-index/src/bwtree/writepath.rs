@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::Guard;
 
 use super::image::{delta, delta_lines};
-use super::layout::{KEY_BYTES_MAX, Word};
+use super::layout::{KEY_BYTES_MAX, PageWord};
 use super::page::Page;
-use super::shape::Need;
+use super::shape::DeltaNeed;
 use super::{BwTree, damaged};
-use crate::attempt::retry_delete;
-use crate::stored::Parts;
+use crate::retry::retry_delete;
+use crate::stored_key::KeyParts;
 use crate::{Error, Item, Result};
 
 /// What is done to a key.
@@ -53,7 +53,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// delete gave up, or if keys are so long that a page takes more than half of a chunk: nothing
     /// has changed then.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
-        let parts = Parts::of(key);
+        let parts = KeyParts::of(key);
         retry_delete(&self.pool, |guard| {
             self.attempt(&parts, Change::Remove, guard).map(Some)
         })
@@ -61,7 +61,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
 
     fn write(&self, key: &K, change: Change) -> Result<Option<u64>> {
         let _within = self.pool.write_guard();
-        let parts = Parts::of(key);
+        let parts = KeyParts::of(key);
         if matches!(change, Change::Insert(_)) && parts.len > KEY_BYTES_MAX {
             return Err(Error::Limit {
                 what: "key",
@@ -79,7 +79,12 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         }
     }
 
-    fn attempt(&self, key: &Parts<'_>, change: Change, guard: &Guard<'_>) -> Result<Option<u64>> {
+    fn attempt(
+        &self,
+        key: &KeyParts<'_>,
+        change: Change,
+        guard: &Guard<'_>,
+    ) -> Result<Option<u64>> {
         let lines = delta_lines(key.len);
         let mut taken: Option<Taken> = None;
         loop {
@@ -98,7 +103,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
                 Change::Remove => None,
             };
             let is_new = before.is_none();
-            let need = Need { lines, is_new };
+            let need = DeltaNeed { lines, is_new };
             let mine = taken.filter(|taken| (taken.cell, taken.base) == (cell, base));
             let (word, line) = match mine {
                 Some(taken) => (page.word, taken.line),
@@ -142,9 +147,9 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     pub(super) fn post(
         &self,
         page: &Page<'_>,
-        old: Word,
-        new: Word,
-        key: &Parts<'_>,
+        old: PageWord,
+        new: PageWord,
+        key: &KeyParts<'_>,
         value: Option<u64>,
     ) -> Result<bool> {
         let at = page.line_at(new.top());
@@ -157,7 +162,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     /// Lets a cell hold another word if it holds `old`, durably.
-    pub(super) fn publish(&self, at: u64, old: Word, new: Word) -> Result<bool> {
+    pub(super) fn publish(&self, at: u64, old: PageWord, new: PageWord) -> Result<bool> {
         let cell = self.cell(at)?;
         let _mark = self.pending.mark(at);
         let is_done = self.exchange(at, old, new)?;
@@ -169,7 +174,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     /// Lets a cell hold another word if it holds `old`.
-    pub(super) fn exchange(&self, at: u64, old: Word, new: Word) -> Result<bool> {
+    pub(super) fn exchange(&self, at: u64, old: PageWord, new: PageWord) -> Result<bool> {
         let cell = self.cell(at)?;
         // ORDER: Release pairs with the acquire in `load`; Relaxed: who fails loads again.
         let (yes, no) = (Ordering::Release, Ordering::Relaxed);

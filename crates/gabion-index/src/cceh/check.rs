@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Cceh;
 use super::layout::{PAIRS, bucket_of, path};
 use crate::extendible::{Segment, segment_end};
-use crate::index::{Checked, visit_by_hash};
+use crate::index::{CheckSummary, visit_by_hash};
 use crate::{Error, Result};
 
 impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
@@ -56,7 +56,7 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
     }
 
     /// Checks the invariants, while nobody writes.
-    pub(super) fn check_all(&self) -> Result<Checked> {
+    pub(super) fn check_all(&self) -> Result<CheckSummary> {
         self.segments
             .check(|segment, from| self.check_segment(segment, from))
     }

@@ -2,15 +2,15 @@
 
 use super::Cceh;
 use super::layout::{PAIRS, path};
-use crate::extendible::{Halves, Segment};
+use crate::extendible::{Segment, SplitHalves};
 
 /// The entries of a segment, by their slots.
 #[derive(Clone)]
-pub(super) struct Image {
+pub(super) struct SegmentImage {
     slots: Vec<Option<(u64, u64)>>,
 }
 
-impl Image {
+impl SegmentImage {
     /// Stores a pair as an insert does; whether its key is new, or none if it finds no room.
     pub(super) fn put<const SCOPE: u64, const TWICE: bool>(
         &mut self,
@@ -48,21 +48,21 @@ impl Image {
 
 impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE, TWICE> {
     /// What is in the segment to which `hash` leads, whose lock is held.
-    pub(super) fn image(&self, segment: Segment, hash: u64) -> Image {
+    pub(super) fn image(&self, segment: Segment, hash: u64) -> SegmentImage {
         let mut slots = Vec::with_capacity(PAIRS << self.segment_bits);
         self.for_each_pair(segment, |key, value| {
             let is_entry = segment.owns(hash, self.hash(key));
             slots.push(is_entry.then_some((key, value)));
         });
-        Image { slots }
+        SegmentImage { slots }
     }
 
     /// Both halves of an image of the segment to which `hash` leads. Entries keep their slots.
-    pub(super) fn halve(&self, image: &Image, segment: Segment) -> [Image; 2] {
+    pub(super) fn halve(&self, image: &SegmentImage, segment: Segment) -> [SegmentImage; 2] {
         [false, true].map(|half| {
             let is_of_half = |(key, _): &(u64, u64)| segment.is_second(self.hash(*key)) == half;
             let slots = image.slots.iter().map(|entry| entry.filter(is_of_half));
-            Image {
+            SegmentImage {
                 slots: slots.collect(),
             }
         })
@@ -71,12 +71,12 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
     /// The bytes of halves; of the first one, if it is copied.
     pub(super) fn halves_of(
         &self,
-        [first, second]: &[Image; 2],
+        [first, second]: &[SegmentImage; 2],
         hash: u64,
         copies: bool,
-    ) -> Halves {
+    ) -> SplitHalves {
         let filler = self.filler(hash);
-        Halves {
+        SplitHalves {
             first: copies.then(|| first.bytes(filler)),
             second: second.bytes(filler),
         }

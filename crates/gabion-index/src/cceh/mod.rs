@@ -96,23 +96,23 @@
 mod check;
 mod image;
 mod layout;
-mod read;
+mod readpath;
 mod renew;
 #[cfg(test)]
 mod renewed;
 mod split;
 #[cfg(test)]
 mod tests;
-mod write;
+mod writepath;
 
-use gabion_media::pmem::{Medium, POff, Part, Pool};
+use gabion_media::pmem::{Medium, POff, Pool, RoomRequest};
 
 use crate::extendible::{self, Extendible, FirstHalf, segment_end};
-use crate::index::{Makers, Plan, index_of_words};
+use crate::index::{CreateHints, Makers, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::registered::Registered;
-use crate::root::{self, Facts, ROOT_BYTES};
-use crate::spoton::paths::told;
+use crate::root::{self, ROOT_BYTES, RootFacts};
+use crate::spoton::search_starts::told;
 use crate::{Result, Seed};
 use layout::planned_depth;
 pub(crate) use layout::{PAIRS, segment_bits};
@@ -147,9 +147,9 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
     ///
     /// # Errors
     /// The pool has a root already, or no space for all planned segments: nothing has changed then.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
         root::expect_room(pool, ROOT_BYTES, Self::planned_parts(plan.capacity))?;
-        let facts = Facts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
+        let facts = RootFacts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
         let this = Self::with(pool, facts, Some(0))?;
         this.presplit(plan.capacity)?;
         Ok(this)
@@ -160,10 +160,10 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
     /// # Errors
     /// No such table there, or a damaged one.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
+        Self::with(pool, RootFacts::open(pool, Self::LAYOUT)?, None)
     }
 
-    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+    fn with(pool: &Pool, facts: RootFacts, entries: Option<u64>) -> Result<Self> {
         let first_half = match COPIES {
             true => FirstHalf::MayBeCopied,
             false => FirstHalf::Stays,
@@ -173,7 +173,7 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
     }
 
     /// What a table of so many entries has in the beginning.
-    pub(crate) fn planned_parts(capacity: u64) -> Vec<Part> {
+    pub(crate) fn planned_parts(capacity: u64) -> Vec<RoomRequest> {
         let bits = Self::bits_of_segments(capacity);
         extendible::planned_parts(planned_depth(capacity, bits), LINE_BYTES << bits)
     }

@@ -8,7 +8,7 @@
 //! line of the medium and a persist there. Out of place it is two persists for all of them.
 
 use super::Cceh;
-use super::image::Image;
+use super::image::SegmentImage;
 use crate::Result;
 use crate::extendible::Segment;
 use crate::index::insert_by_parts;
@@ -81,7 +81,7 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
     fn put_all(
         &self,
         entries: &[(u64, u64)],
-        images: &mut [Image],
+        images: &mut [SegmentImage],
         image_of: impl Fn(u64) -> usize,
     ) -> Option<usize> {
         let mut new = 0;

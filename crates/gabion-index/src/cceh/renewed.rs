@@ -5,9 +5,9 @@ use gabion_media::pmem::Pool;
 
 use super::Cceh;
 use crate::extendible::uneven::uneven_key;
-use crate::index::{Makers, Plan};
+use crate::index::{CreateHints, Makers};
 use crate::registered::Registered;
-use crate::spoton::paths::told;
+use crate::spoton::search_starts::told;
 use crate::suite::renewed::{OutOfPlace, Renewed};
 use crate::suite::{Keys, crash};
 use crate::{OrderedIndex, Result};
@@ -33,7 +33,9 @@ fn renewed<const IS_CACHED: bool>(table: Result<Table>) -> Result<Box<Renewed<Ta
 const fn registered<const IS_CACHED: bool>(name: &'static str) -> Registered {
     let words = Makers {
         pool_options: Table::pool_options,
-        create: |pool: &Pool, plan: Plan| Ok(renewed::<IS_CACHED>(Table::create(pool, plan))?),
+        create: |pool: &Pool, plan: CreateHints| {
+            Ok(renewed::<IS_CACHED>(Table::create(pool, plan))?)
+        },
         open: |pool: &Pool| Ok(renewed::<IS_CACHED>(Table::open(pool))?),
         create_ordered: None,
     };

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::Clevel;
-use super::layout::{Bucket, Word};
+use super::layout::{Bucket, SlotWord};
 use super::places::homes;
-use crate::index::Checked;
+use crate::index::CheckSummary;
 use crate::{Error, Item, Result};
 
 /// Buckets whose entries are visited under one guard of the pool.
@@ -15,9 +15,10 @@ const VISITED_AT_ONCE: u64 = 128;
 
 impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     /// The words of all entries of a bucket.
-    fn entries<'a>(&self, bucket: &'a Bucket) -> impl Iterator<Item = Word> + use<'a, K, USED> {
+    fn entries<'a>(&self, bucket: &'a Bucket) -> impl Iterator<Item = SlotWord> + use<'a, K, USED> {
         // ORDER: Acquire: the item is read as it was written.
-        let word = |slot: &'a gabion_media::pmem::PAtomicU64| Word(slot.peek(Ordering::Acquire));
+        let word =
+            |slot: &'a gabion_media::pmem::PAtomicU64| SlotWord(slot.peek(Ordering::Acquire));
         let words = self.slots(bucket).iter().map(word);
         words.filter(|word| word.is_entry())
     }
@@ -83,7 +84,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     }
 
     /// Checks the invariants, while nobody writes.
-    pub(super) fn check_all(&self) -> Result<Checked> {
+    pub(super) fn check_all(&self) -> Result<CheckSummary> {
         let context = self.context();
         let mut keys = HashSet::new();
         for bits in context.upwards() {
@@ -94,9 +95,9 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
                 for (place, slot) in bucket.slots.iter().enumerate() {
                     let wrong = |what| Error::damaged(what, self.medium.offset_of(slot).raw());
                     // ORDER: Relaxed: nobody writes.
-                    let word = Word(slot.peek(Ordering::Relaxed));
+                    let word = SlotWord(slot.peek(Ordering::Relaxed));
                     let is_entry = word.is_entry() && !word.is_leaving() && place < USED;
-                    if word == Word::FREE || word == Word::CLOSED && is_closed {
+                    if word == SlotWord::FREE || word == SlotWord::CLOSED && is_closed {
                         continue;
                     }
                     if !is_entry {
@@ -104,7 +105,8 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
                     }
                     let key = self.key_of(word.item())?;
                     let hash = key.borrow().seeded_hash(&self.seed);
-                    if !homes(bits, hash).contains(&number) || !word.has_tag(Word::tag_of(hash)) {
+                    if !homes(bits, hash).contains(&number) || !word.has_tag(SlotWord::tag_of(hash))
+                    {
                         return Err(wrong("the place of an entry"));
                     }
                     if !keys.insert(key) {
@@ -116,6 +118,6 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         let entries = keys.len() as u64;
         // The root, the levels, and the items.
         let blocks = 1 + context.upwards().count() as u64 + entries;
-        Ok(Checked { entries, blocks })
+        Ok(CheckSummary { entries, blocks })
     }
 }

@@ -44,7 +44,7 @@ pub(super) const ITEM_BYTES: u64 = 16;
 
 media_struct! {
     /// What changes behind the root.
-    pub(super) struct State {
+    pub(super) struct TableState {
         pub(super) moved: PAtomicU64,
         unused: [PAtomicU64; 7],
         pub(super) levels: [PAtomicU64; LEVELS],
@@ -64,9 +64,9 @@ media_struct! {
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(State, moved) == 0);
-    assert!(offset_of!(State, levels) == 64);
-    assert!(size_of::<State>() == 384);
+    assert!(offset_of!(TableState, moved) == 0);
+    assert!(offset_of!(TableState, levels) == 64);
+    assert!(size_of::<TableState>() == 384);
     assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES);
     assert!(size_of::<ItemHead>() as u64 == ITEM_BYTES);
     assert!(offset_of!(ItemHead, value) == 8);
@@ -74,7 +74,7 @@ const _: () = {
 
 /// The word of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub(super) u64);
+pub(super) struct SlotWord(pub(super) u64);
 
 const STATE_SHIFT: u32 = 48;
 const TAG_SHIFT: u32 = 50;
@@ -83,11 +83,11 @@ const STATE: u64 = 3 << STATE_SHIFT;
 const ANNOUNCED: u64 = 1 << STATE_SHIFT;
 const LEAVING: u64 = 2 << STATE_SHIFT;
 
-impl Word {
+impl SlotWord {
     /// That of a slot which anybody may take.
-    pub(super) const FREE: Word = Word(0);
+    pub(super) const FREE: SlotWord = SlotWord(0);
     /// That of a slot which nobody may take any more.
-    pub(super) const CLOSED: Word = Word(STATE);
+    pub(super) const CLOSED: SlotWord = SlotWord(STATE);
 
     /// The tag of a hash, in its place: bits that choose no bucket as long as a level has less than
     /// 2^25 of them.
@@ -98,24 +98,24 @@ impl Word {
 
     /// That of an entry.
     #[inline]
-    pub(super) fn entry(hash: u64, item: u64) -> Word {
-        Word(Word::tag_of(hash) | item)
+    pub(super) fn entry(hash: u64, item: u64) -> SlotWord {
+        SlotWord(SlotWord::tag_of(hash) | item)
     }
 
     /// That of an item which is to become an entry.
     #[inline]
-    pub(super) fn announced(hash: u64, item: u64) -> Word {
-        Word(Word::tag_of(hash) | ANNOUNCED | item)
+    pub(super) fn announced(hash: u64, item: u64) -> SlotWord {
+        SlotWord(SlotWord::tag_of(hash) | ANNOUNCED | item)
     }
 
     /// The same as an entry.
-    pub(super) fn as_entry(self) -> Word {
-        Word(self.0 & !STATE)
+    pub(super) fn as_entry(self) -> SlotWord {
+        SlotWord(self.0 & !STATE)
     }
 
     /// The same as an entry that is on its way to another level.
-    pub(super) fn as_leaving(self) -> Word {
-        Word(self.0 & !STATE | LEAVING)
+    pub(super) fn as_leaving(self) -> SlotWord {
+        SlotWord(self.0 & !STATE | LEAVING)
     }
 
     /// The offset of the item, or 0.
@@ -176,20 +176,20 @@ mod tests {
     #[test]
     fn a_word_is_one_of_five_things() {
         let hash = 0x0123_4567_89ab_cdef;
-        let tag = Word::tag_of(hash);
+        let tag = SlotWord::tag_of(hash);
         assert_eq!(tag >> TAG_SHIFT, 0x67 << 7 | 0x6f);
-        let entry = Word::entry(hash, 4096);
-        let announced = Word::announced(hash, 4096);
+        let entry = SlotWord::entry(hash, 4096);
+        let announced = SlotWord::announced(hash, 4096);
         let leaving = entry.as_leaving();
         for word in [entry, announced, leaving] {
             assert!(word.has_tag(tag) && !word.has_tag(tag ^ 1 << 63));
             assert_eq!((word.item(), word.as_entry()), (4096, entry));
         }
-        let facts = |word: Word| [word.is_entry(), word.is_announced(), word.is_leaving()];
+        let facts = |word: SlotWord| [word.is_entry(), word.is_announced(), word.is_leaving()];
         assert_eq!(facts(entry), [true, false, false]);
         assert_eq!(facts(announced), [false, true, false]);
         assert_eq!(facts(leaving), [true, false, true]);
-        for word in [Word::FREE, Word::CLOSED] {
+        for word in [SlotWord::FREE, SlotWord::CLOSED] {
             assert_eq!(facts(word), [false; 3]);
             assert!(!word.has_tag(0) && !word.has_tag(tag));
         }

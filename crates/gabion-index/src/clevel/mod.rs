@@ -87,7 +87,7 @@
 //! | paper, section | here |
 //! |---|---|
 //! | global context, first level, last level (3.1) | [`places::Context`] |
-//! | slot, tag (3.1) | [`layout::Word`] |
+//! | slot, tag (3.1) | [`layout::SlotWord`] |
 //! | key-value item | item |
 //! | resizing, rehashing threads (3.2) | `resize.rs`: `grow`, `advance` |
 //! | bottom-to-top search (3.3) | `find` |
@@ -101,14 +101,14 @@ mod check;
 mod item;
 mod layout;
 mod places;
-mod read;
+mod readpath;
 mod recovery;
 mod resize;
 #[cfg(test)]
 mod scenes;
 #[cfg(test)]
 mod tests;
-mod write;
+mod writepath;
 
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
@@ -116,13 +116,13 @@ use std::sync::atomic::AtomicU64;
 use gabion_media::pmem::{Medium, POff, Pool};
 use parking_lot::Mutex;
 
-use crate::index::{Checked, Index, Makers};
-use crate::pending::Pending;
-use crate::registered::{Kind, Persists, Reads, Registered};
+use crate::index::{CheckSummary, Index, Makers};
+use crate::pending::PendingCells;
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::root::ROOT_BYTES;
 use crate::{Item, Result, Seed};
-use layout::{LEVELS, SLOTS, State};
-use write::Change;
+use layout::{LEVELS, SLOTS, TableState};
+use writepath::KeyChange;
 
 /// A hash table from `K`, `u64` or `[u8]`, to words in a pool of persistent memory. `USED` is the
 /// number of slots of a bucket that are used, of eight; fewer are for tests.
@@ -143,7 +143,7 @@ pub struct Clevel<K: Item + ?Sized, const USED: usize = SLOTS> {
     /// Offsets of levels by their bits, also of some that are no more.
     levels: [AtomicU64; LEVELS],
     /// Hashes of keys whose words may not be durable yet.
-    pending: Pending,
+    pending: PendingCells,
     /// Held by who adds a level.
     growth: Mutex<()>,
     /// Held by who moves entries, or wants that nobody does.
@@ -154,7 +154,7 @@ pub struct Clevel<K: Item + ?Sized, const USED: usize = SLOTS> {
 }
 
 impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
-    fn state(&self) -> &State {
+    fn state(&self) -> &TableState {
         self.medium.at(POff::new(self.root + ROOT_BYTES))
     }
 }
@@ -167,17 +167,17 @@ impl<K: Item + ?Sized, const USED: usize> Index<K> for Clevel<K, USED> {
 
     #[inline]
     fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        self.write(key, Change::Insert(value))
+        self.write(key, KeyChange::Insert(value))
     }
 
     #[inline]
     fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        self.write(key, Change::Update(value))
+        self.write(key, KeyChange::Update(value))
     }
 
     #[inline]
     fn remove(&self, key: &K) -> Result<Option<u64>> {
-        self.write(key, Change::Remove)
+        self.write(key, KeyChange::Remove)
     }
 
     /// Reads all slots.
@@ -197,7 +197,7 @@ impl<K: Item + ?Sized, const USED: usize> Index<K> for Clevel<K, USED> {
         self.move_all()
     }
 
-    fn check(&self) -> Result<Checked> {
+    fn check(&self) -> Result<CheckSummary> {
         self.check_all()
     }
 
@@ -219,9 +219,9 @@ const fn registered<const USED: usize>(name: &'static str) -> Registered {
     Registered {
         name,
         title: "clevel hashing",
-        kind: Kind::Hash,
-        reads: Reads::Optimistic,
-        persists: Persists {
+        kind: IndexKind::Hash,
+        reads: ReadProtocol::Optimistic,
+        persists: PersistCounts {
             insert: 2,
             update: 2,
             remove: 2,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, POff};
 
 use super::Clevel;
-use super::layout::{BUCKET_BYTES, Bucket, LEVELS, Word};
+use super::layout::{BUCKET_BYTES, Bucket, LEVELS, SlotWord};
 use crate::Item;
 
 /// Bits of the last level, at least.
@@ -127,7 +127,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     /// one.
     pub(super) fn free_place(&self, levels: RangeInclusive<u32>, hash: u64) -> Option<&PAtomicU64> {
         // ORDER: Relaxed: who takes a slot looks again.
-        let is_free = |slot: &&PAtomicU64| Word(slot.peek(Ordering::Relaxed)) == Word::FREE;
+        let is_free = |slot: &&PAtomicU64| SlotWord(slot.peek(Ordering::Relaxed)) == SlotWord::FREE;
         for bits in levels.rev() {
             let [one, other] = self.candidates(bits, hash).map(|bucket| {
                 let free = || self.slots(bucket).iter().filter(is_free);
@@ -143,7 +143,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
     /// Puts another word into a slot if it holds `old`.
     #[inline]
-    pub(super) fn exchange(&self, slot: &PAtomicU64, old: Word, new: Word) -> bool {
+    pub(super) fn exchange(&self, slot: &PAtomicU64, old: SlotWord, new: SlotWord) -> bool {
         // ORDER: SeqCst: of two that announce an item for the same key, the later one sees the
         // other, in `is_alone`. Pairs with the acquiring loads of readers as well. Relaxed: who
         // fails loads again.

@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::pmem::{Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, PAtomicU64, POff, Pool, PoolOptions, Reachable};
 use parking_lot::Mutex;
 
 use super::Clevel;
-use super::layout::{BUCKET_BYTES, Bucket, LEVELS, State, Word};
+use super::layout::{BUCKET_BYTES, Bucket, LEVELS, SlotWord, TableState};
 use super::places::{BITS_MAX, BITS_MIN, Context, homes, planned_bits};
-use crate::index::{Plan, root_of};
-use crate::pending::Pending;
+use crate::index::{CreateHints, root_of};
+use crate::pending::PendingCells;
 use crate::root::{ROOT_BYTES, create, expect_room, find, part};
 use crate::{Error, Item, Result, Seed};
 
@@ -25,13 +25,13 @@ pub(super) fn item_hint(hash: u64) -> u64 {
 /// announced is not referred to: its announcement is taken back here, durably, as nobody else will
 /// ask for it.
 // ORDER: Relaxed throughout: nobody else has the pool while it is opened.
-fn is_referenced(medium: &Medium, claim: Claim) -> bool {
+fn is_referenced(medium: &Medium, claim: BlockClaim) -> bool {
     if claim.hint & 1 == 0 {
         let word: Option<&PAtomicU64> = medium.try_at(POff::new(claim.hint));
         let word = word.map(|word| word.load(medium, Ordering::Relaxed));
         return word == Some(claim.block.raw());
     }
-    let state: Option<&State> = medium.try_at(POff::new(root_of(medium) + ROOT_BYTES));
+    let state: Option<&TableState> = medium.try_at(POff::new(root_of(medium) + ROOT_BYTES));
     let Some(state) = state else { return false };
     medium.touch(state);
     let mut is_entry = false;
@@ -44,12 +44,12 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
             let at = level.wrapping_add(number.wrapping_mul(BUCKET_BYTES));
             let bucket: Option<&Bucket> = medium.try_at(POff::new(at));
             for slot in bucket.iter().flat_map(|bucket| &bucket.slots) {
-                let word = Word(slot.load(medium, Ordering::Relaxed));
+                let word = SlotWord(slot.load(medium, Ordering::Relaxed));
                 if word.item() != claim.block.raw() {
                     continue;
                 }
                 if word.is_announced() {
-                    slot.store(medium, Word::FREE.0, Ordering::Relaxed);
+                    slot.store(medium, SlotWord::FREE.0, Ordering::Relaxed);
                     // DURABLE: with what recovery decides on the claim, before the intent goes.
                     medium.flush(slot);
                 } else {
@@ -84,13 +84,13 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for the planned table: nothing has changed then.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
         let bits = planned_bits(plan.capacity, USED);
         let levels = [bits, bits + 1].map(|bits| part(BUCKET_BYTES << bits, BUCKET_BYTES));
-        expect_room(pool, size_of::<State>() as u64, levels)?;
+        expect_room(pool, size_of::<TableState>() as u64, levels)?;
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let words = |_| vec![Self::MAGIC, seed, plan.capacity];
-        let root = create(pool, size_of::<State>() as u64, words)?;
+        let root = create(pool, size_of::<TableState>() as u64, words)?;
         Self::with(pool, root, seed, plan.capacity)
     }
 
@@ -109,7 +109,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
             seed: Seed::new(seed),
             context: AtomicU64::new(0),
             levels: [const { AtomicU64::new(0) }; LEVELS],
-            pending: Pending::new(),
+            pending: PendingCells::new(),
             growth: Mutex::default(),
             moving: Mutex::default(),
             root,
@@ -181,12 +181,12 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
             let bucket = self.bucket(bits, number);
             for slot in self.slots(bucket) {
                 // ORDER: Relaxed: nobody else has the table yet.
-                let word = Word(slot.peek(Ordering::Relaxed));
+                let word = SlotWord(slot.peek(Ordering::Relaxed));
                 if !word.is_entry() {
                     continue;
                 }
                 let next = match self.has_copy(context, word)? {
-                    true => Word::CLOSED,
+                    true => SlotWord::CLOSED,
                     false => word.as_entry(),
                 };
                 // ORDER: Relaxed: as above.
@@ -198,11 +198,11 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     }
 
     /// Whether the item of an entry of the last level is in another level, too.
-    fn has_copy(&self, context: Context, word: Word) -> Result<bool> {
+    fn has_copy(&self, context: Context, word: SlotWord) -> Result<bool> {
         let hash = self.hash_of(word.item())?;
         let above = Context::new(context.first(), context.last() + 1);
         // ORDER: Relaxed: as above.
-        let item_of = |slot: &PAtomicU64| Word(slot.peek(Ordering::Relaxed)).item();
+        let item_of = |slot: &PAtomicU64| SlotWord(slot.peek(Ordering::Relaxed)).item();
         Ok(self
             .places(above, hash)
             .any(|slot| item_of(slot) == word.item()))

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Guard, PAtomicU64, POff};
 
 use super::Clevel;
-use super::layout::{BUCKET_BYTES, Bucket, LEVELS, Word, moved_of, moved_word};
+use super::layout::{BUCKET_BYTES, Bucket, LEVELS, SlotWord, moved_of, moved_word};
 use super::places::{BITS_MAX, Context};
 use crate::{Error, Item, Result};
 
@@ -68,7 +68,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     /// Whether an entry that was found is the copy of one that is still leaving: whoever looked at
     /// the slot of that before the key came there finds the copy first.
     #[inline]
-    pub(super) fn is_half_moved(&self, hash: u64, word: Word) -> bool {
+    pub(super) fn is_half_moved(&self, hash: u64, word: SlotWord) -> bool {
         // As the copy was seen, so is the last level of that time, or a later one, and its slot as
         // it was when the copy came, or closed. If it is closed, so are the marks of the move seen.
         let now = self.context();
@@ -76,11 +76,11 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     }
 
     #[cold]
-    fn is_leaving_in(&self, bits: u32, hash: u64, word: Word) -> bool {
+    fn is_leaving_in(&self, bits: u32, hash: u64, word: SlotWord) -> bool {
         let slots = self.candidates(bits, hash).map(|bucket| self.slots(bucket));
         // ORDER: Acquire: the marks of who closed the slot are seen.
         let mut words = slots.iter().copied().flatten();
-        words.any(|slot| Word(slot.peek(Ordering::Acquire)) == word.as_leaving())
+        words.any(|slot| SlotWord(slot.peek(Ordering::Acquire)) == word.as_leaving())
     }
 
     /// Waits for who moves a bucket.
@@ -145,7 +145,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         self.medium.fence();
         for (number, (slot, word)) in leaving.into_iter().enumerate() {
             let is_copied = number < marks.len();
-            let word = if is_copied { Word::CLOSED } else { word };
+            let word = if is_copied { SlotWord::CLOSED } else { word };
             // ORDER: Release pairs with the acquires of readers, who then see the copy.
             slot.store(&self.medium, word.0, Ordering::Release);
         }
@@ -170,16 +170,16 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
     /// Takes back what is announced in a bucket, lets nobody take its free slots any more, and
     /// keeps its entries from changing. Returns them.
-    fn close<'a>(&self, bucket: &'a Bucket) -> Vec<(&'a PAtomicU64, Word)> {
+    fn close<'a>(&self, bucket: &'a Bucket) -> Vec<(&'a PAtomicU64, SlotWord)> {
         let mut leaving = Vec::new();
         for slot in self.slots(bucket) {
             loop {
                 // ORDER: Acquire: the item is read as it was written.
-                let word = Word(slot.peek(Ordering::Acquire));
+                let word = SlotWord(slot.peek(Ordering::Acquire));
                 let next = match word {
-                    Word::CLOSED => break,
+                    SlotWord::CLOSED => break,
                     word if word.is_entry() => word.as_leaving(),
-                    _ => Word::CLOSED,
+                    _ => SlotWord::CLOSED,
                 };
                 if self.exchange(slot, word, next) {
                     if word.is_entry() {
@@ -193,13 +193,13 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     }
 
     /// Puts an entry into a level above the last, and flushes it.
-    fn copy(&self, hash: u64, word: Word) -> Result<()> {
+    fn copy(&self, hash: u64, word: SlotWord) -> Result<()> {
         loop {
             let context = self.context();
             let levels = context.last() + 1..=context.first();
             match self.free_place(levels, hash) {
                 None => self.grow(context)?,
-                Some(slot) if self.exchange(slot, Word::FREE, word) => {
+                Some(slot) if self.exchange(slot, SlotWord::FREE, word) => {
                     self.medium.flush(slot);
                     return Ok(());
                 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gabion_media::pmem::explore::{Explorer, History, Limits, Mutant, Subject};
-use gabion_media::pmem::trace::{Event, Step, Trace};
+use gabion_media::pmem::explore::{ExploreLimits, Explorer, History, Mutant, Subject};
+use gabion_media::pmem::trace::{Trace, TraceEvent, TraceStep};
 use gabion_media::pmem::{Pool, PoolOptions, Region};
 
 use super::layout::BUCKET_BYTES;
@@ -14,10 +14,10 @@ use super::places::homes;
 use super::{Clevel, TINY};
 use crate::suite::Keys;
 use crate::suite::crash::limits_of;
-use crate::suite::director::{Director, Place, flush, load, store};
+use crate::suite::director::{Director, StepSite, flush, load, store};
 use crate::suite::interleaved::Numbered;
 use crate::suite::words::check;
-use crate::{Index, Plan};
+use crate::{CreateHints, Index};
 
 type Table = Clevel<u64, 2>;
 
@@ -47,7 +47,7 @@ impl Scene {
             ..Table::pool_options()
         };
         let pool = Pool::create_in(&region, options).expect("a pool in memory");
-        let plan = Plan {
+        let plan = CreateHints {
             capacity: 8,
             seed: Some(7),
         };
@@ -154,7 +154,7 @@ fn an_update_that_is_not_durable_is_not_moved() {
     table.grow(table.context()).expect("space");
     scene.pool.begin_operation(0);
     let trace = std::thread::scope(|scope| {
-        let behind_exchange = (store as Place, level.clone());
+        let behind_exchange = (store as StepSite, level.clone());
         let update = || table.update(&scene.key, 2).expect("space");
         let writer = director.start(scope, "writer", behind_exchange, update);
         scene.move_one();
@@ -171,13 +171,13 @@ fn an_update_that_is_not_durable_is_not_moved() {
     let name = scene.keys.name;
     let subject = Numbered::new(scene.keys);
     assert_eq!(subject.bytes(), scene.pool.len());
-    let limits = Limits {
+    let limits = ExploreLimits {
         depth: 1,
         ..limits_of(name)
     };
     let mut explorer = Explorer::new(&subject, limits);
-    let flushed = |event: Event<'_>| flush(event.step).is_some_and(|at| level.contains(&at));
-    let is_before = |event: &Event<'_>| event.step != Step::Begin { op: 0 };
+    let flushed = |event: TraceEvent<'_>| flush(event.step).is_some_and(|at| level.contains(&at));
+    let is_before = |event: &TraceEvent<'_>| event.step != TraceStep::Begin { op: 0 };
     let flushes = trace
         .iter()
         .skip_while(is_before)
@@ -213,17 +213,17 @@ fn a_copy_is_not_changed_before_its_entry_has_left() {
     std::thread::scope(|scope| {
         // A mark makes an insert flush the places of its key before the item becomes the entry.
         let mark = table.pending.mark(scene.hash);
-        let announced = (flush as Place, scene.level(last));
+        let announced = (flush as StepSite, scene.level(last));
         let insert = || table.insert(&scene.key, 1).expect("space");
         let insert = director.start(scope, "insert", announced, insert);
         table.grow(context).expect("space");
         drop(mark);
-        let before_copy = (load as Place, scene.level(new));
+        let before_copy = (load as StepSite, scene.level(new));
         let update = || table.update(&scene.key, 2).expect("space");
         let update = director.start(scope, "update", before_copy, update);
         director.finish("insert");
         assert_eq!(insert.join().expect("no panic"), None);
-        let copied = (flush as Place, scene.level(new));
+        let copied = (flush as StepSite, scene.level(new));
         let mover = director.start(scope, "mover", copied, || scene.move_one());
         // It looks at the last level again, or is through.
         let is_waiting = director.advance("update", load, scene.level(last));
@@ -247,7 +247,7 @@ fn what_a_visit_misses_is_durably_gone() {
     table.insert(&scene.key, 1).expect("space");
     let level = scene.level(table.context().last());
     std::thread::scope(|scope| {
-        let behind_exchange = (store as Place, level.clone());
+        let behind_exchange = (store as StepSite, level.clone());
         let remove = || table.remove(&scene.key).expect("sound");
         let remover = director.start(scope, "remover", behind_exchange, remove);
         director.trace.lock().clear();
@@ -258,9 +258,10 @@ fn what_a_visit_misses_is_durably_gone() {
         assert_eq!(remover.join().expect("no panic"), Some(1));
         visited.expect("sound");
         assert!(!is_there);
-        let is_flush = |event: &Event<'_>| flush(event.step).is_some_and(|at| level.contains(&at));
+        let is_flush =
+            |event: &TraceEvent<'_>| flush(event.step).is_some_and(|at| level.contains(&at));
         let steps = trace.iter().skip_while(|event| !is_flush(event));
-        let fences = steps.filter(|event| event.step == Step::Fence).count();
+        let fences = steps.filter(|event| event.step == TraceStep::Fence).count();
         assert!(fences > 0, "{trace:?}");
     });
 }

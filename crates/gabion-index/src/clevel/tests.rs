@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::Clevel;
-use super::layout::{Word, moved_word};
+use super::layout::{SlotWord, moved_word};
 use crate::suite::words::{check, grow_by_threads};
 use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
-use crate::{Error, Index, Plan};
+use crate::{CreateHints, Error, Index};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, Clevel::<u64>::pool_options())
@@ -39,7 +39,7 @@ fn a_table_grows_far_past_its_plan() {
 /// and while the last one is emptied there are three and not more.
 #[test]
 fn levels_are_nearly_full_when_one_comes() {
-    let plan = Plan {
+    let plan = CreateHints {
         capacity: 3000,
         ..SMALL
     };
@@ -168,8 +168,8 @@ fn recovery_ends_one_of_two_equal_entries() {
         assert!(table.check().is_err());
         let table: Clevel<u64, 2> = Clevel::open(&pool).expect("a table");
         assert_eq!(
-            Word(bucket.slots[0].peek(Ordering::Relaxed)),
-            Word::CLOSED,
+            SlotWord(bucket.slots[0].peek(Ordering::Relaxed)),
+            SlotWord::CLOSED,
             "{counted}"
         );
         check(&table, 2);
@@ -230,6 +230,7 @@ fn what_is_no_table_is_refused() {
 #[test]
 fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
     let keys = Keys::words(&super::REGISTERED).expect("words are keys");
-    let is_readers = |file: &str| file.ends_with("clevel/read.rs") || file.ends_with("places.rs");
+    let is_readers =
+        |file: &str| file.ends_with("clevel/readpath.rs") || file.ends_with("places.rs");
     interleaved::catch_readers(keys, is_readers);
 }

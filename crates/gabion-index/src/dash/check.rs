@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Dash;
 use super::layout::{bits, tag_of};
 use crate::extendible::{Segment, segment_end};
-use crate::index::Checked;
+use crate::index::CheckSummary;
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
@@ -57,7 +57,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     }
 
     /// Checks the invariants, while nobody writes.
-    pub(super) fn check_all(&self) -> Result<Checked> {
+    pub(super) fn check_all(&self) -> Result<CheckSummary> {
         let _within = self.pool.write_guard();
         let mut checked = self.segments.check(|segment, from| {
             self.mend(segment, from)?;

@@ -4,7 +4,7 @@
 //! and the kind of keys, 0 for words and 1 for strings of bytes. Behind it the word of the
 //! directory.
 //!
-//! **Segment**: 4 to 64 buckets, as `Shape` says. The last one, or two, are the stash.
+//! **Segment**: 4 to 64 buckets, as `SegmentShape` says. The last one, or two, are the stash.
 //!
 //! **Bucket**, 256 bytes, aligned to 256:
 //!
@@ -68,9 +68,9 @@ const _: () = {
 
 /// A bucket's metadata: which slots hold entries, and which of these come from the bucket before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meta(pub(super) u64);
+pub(super) struct BucketMeta(pub(super) u64);
 
-impl Meta {
+impl BucketMeta {
     /// Slots that hold entries, as bits.
     #[inline]
     pub(super) fn live(self) -> u16 {
@@ -98,25 +98,25 @@ impl Meta {
     /// With an entry in a slot.
     #[inline]
     #[must_use]
-    pub(super) fn with(self, slot: u32, is_away: bool) -> Meta {
+    pub(super) fn with(self, slot: u32, is_away: bool) -> BucketMeta {
         let away = u64::from(is_away) << SLOTS;
-        Meta(self.without(1 << slot).0 | (1 | away) << slot)
+        BucketMeta(self.without(1 << slot).0 | (1 | away) << slot)
     }
 
     /// Without the entries in some slots, as bits.
     #[inline]
     #[must_use]
-    pub(super) fn without(self, slots: u16) -> Meta {
+    pub(super) fn without(self, slots: u16) -> BucketMeta {
         let slots = u64::from(slots);
-        Meta(self.0 & !(slots | slots << SLOTS))
+        BucketMeta(self.0 & !(slots | slots << SLOTS))
     }
 }
 
 /// What a bucket knows of its entries in the stash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Overflow(pub(super) u64);
+pub(super) struct OverflowMeta(pub(super) u64);
 
-impl Overflow {
+impl OverflowMeta {
     const TAGS: u32 = 4;
     const TAKEN: u32 = 32;
     const STASH: u32 = 36;
@@ -142,24 +142,24 @@ impl Overflow {
 
     /// With one entry more, in a stash bucket.
     #[must_use]
-    pub(super) fn with(self, tag: u8, stash: u64) -> Overflow {
+    pub(super) fn with(self, tag: u8, stash: u64) -> OverflowMeta {
         match (0..Self::TAGS).find(|at| !self.is_taken(*at)) {
             Some(at) => {
                 let others = self.0 & !(0xff << (8 * at) | 1 << (Self::STASH + at));
                 let here = u64::from(tag) << (8 * at) | stash << (Self::STASH + at);
-                Overflow(others | here | 1 << (Self::TAKEN + at))
+                OverflowMeta(others | here | 1 << (Self::TAKEN + at))
             }
-            None => Overflow(self.0 + (1 << Self::COUNT)),
+            None => OverflowMeta(self.0 + (1 << Self::COUNT)),
         }
     }
 
     /// With one entry fewer; none if there is no such entry.
-    pub(super) fn without(self, tag: u8, stash: u64) -> Option<Overflow> {
+    pub(super) fn without(self, tag: u8, stash: u64) -> Option<OverflowMeta> {
         let is_it =
             |at: &u32| self.is_taken(*at) && self.tag(*at) == tag && self.stash(*at) == stash;
         match (0..Self::TAGS).find(is_it) {
-            Some(at) => Some(Overflow(self.0 & !(1 << (Self::TAKEN + at)))),
-            None if self.count() > 0 => Some(Overflow(self.0 - (1 << Self::COUNT))),
+            Some(at) => Some(OverflowMeta(self.0 & !(1 << (Self::TAKEN + at)))),
+            None if self.count() > 0 => Some(OverflowMeta(self.0 - (1 << Self::COUNT))),
             None => None,
         }
     }
@@ -174,25 +174,25 @@ impl Overflow {
 
 /// The buckets of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct SegmentShape {
     /// Buckets that are homes.
     pub(super) homes: u64,
     /// Buckets of the stash, behind them.
     pub(super) stashes: u64,
 }
 
-impl Shape {
+impl SegmentShape {
     /// Binary logarithms of the fewest and the most buckets: 1 KiB, and the paper's 16 KiB.
     const BITS_MIN: u32 = 2;
     const BITS_MAX: u32 = 6;
 
     /// The segments of a table that is planned for so many entries: it has eight at least, unless
     /// it is very small.
-    pub(super) fn planned(capacity: u64) -> Shape {
+    pub(super) fn planned(capacity: u64) -> SegmentShape {
         let bits = (capacity / (8 * u64::from(SLOTS))).checked_ilog2();
         let buckets = 1 << bits.unwrap_or(0).clamp(Self::BITS_MIN, Self::BITS_MAX);
         let stashes = if buckets < 32 { 1 } else { 2 };
-        Shape {
+        SegmentShape {
             homes: buckets - stashes,
             stashes,
         }
@@ -272,13 +272,13 @@ pub(super) fn bits(bits: u16) -> impl Iterator<Item = u32> {
 // in their order: metadata, tags and slots, metadata again; the homes before the stash.
 impl Bucket {
     #[inline]
-    pub(super) fn meta(&self) -> Meta {
-        Meta(self.meta.peek(Ordering::Acquire))
+    pub(super) fn meta(&self) -> BucketMeta {
+        BucketMeta(self.meta.peek(Ordering::Acquire))
     }
 
     #[inline]
-    pub(super) fn overflow(&self) -> Overflow {
-        Overflow(self.overflow.peek(Ordering::Acquire))
+    pub(super) fn overflow(&self) -> OverflowMeta {
+        OverflowMeta(self.overflow.peek(Ordering::Acquire))
     }
 
     /// The slots, live or not, with this tag, as bits.
@@ -342,7 +342,7 @@ impl Bucket {
 
     /// Makes a change of the metadata visible and durable.
     #[inline]
-    pub(super) fn publish(&self, medium: &Medium, meta: Meta) {
+    pub(super) fn publish(&self, medium: &Medium, meta: BucketMeta) {
         // DURABLE: what the metadata names, by the fence before; the change itself, by this.
         self.meta.store_persist(medium, meta.0, Ordering::Release);
     }
@@ -359,7 +359,7 @@ impl Bucket {
     }
 
     /// Stores what is known of entries in the stash.
-    pub(super) fn set_overflow(&self, medium: &Medium, overflow: Overflow) {
+    pub(super) fn set_overflow(&self, medium: &Medium, overflow: OverflowMeta) {
         self.overflow.store(medium, overflow.0, Ordering::Release);
     }
 }
@@ -381,17 +381,17 @@ mod tests {
 
     #[test]
     fn metadata_follows_entries() {
-        let meta = Meta(0).with(3, false).with(13, true);
+        let meta = BucketMeta(0).with(3, false).with(13, true);
         assert_eq!((meta.live(), meta.away()), (1 << 3 | 1 << 13, 1 << 13));
         assert_eq!(meta.free(3), 0b111);
         assert_eq!(meta.free(14), 0x3fff & !(1 << 3 | 1 << 13));
-        assert_eq!(meta.without(1 << 13), Meta(0).with(3, false));
+        assert_eq!(meta.without(1 << 13), BucketMeta(0).with(3, false));
         assert_eq!(meta.without(1 << 13).with(13, false).away(), 0);
     }
 
     #[test]
     fn overflow_knows_four_entries_and_counts_the_others() {
-        let mut overflow = Overflow::default();
+        let mut overflow = OverflowMeta::default();
         for tag in 0..6 {
             assert!(!overflow.may_hold(tag, 0));
             overflow = overflow.with(tag, u64::from(tag & 1));
@@ -415,13 +415,13 @@ mod tests {
 
     #[test]
     fn segments_suit_the_plan() {
-        let shape = |homes, stashes| Shape { homes, stashes };
-        assert_eq!([0, 8, 447].map(Shape::planned), [shape(3, 1); 3]);
-        assert_eq!(Shape::planned(2000), shape(15, 1));
-        assert_eq!(Shape::planned(1 << 40), shape(62, 2));
+        let shape = |homes, stashes| SegmentShape { homes, stashes };
+        assert_eq!([0, 8, 447].map(SegmentShape::planned), [shape(3, 1); 3]);
+        assert_eq!(SegmentShape::planned(2000), shape(15, 1));
+        assert_eq!(SegmentShape::planned(1 << 40), shape(62, 2));
         assert_eq!(shape(62, 2).bytes(), 16 << 10);
         for capacity in [10_000_u64, 1_000_000, 10_000_000] {
-            let shape = Shape::planned(capacity);
+            let shape = SegmentShape::planned(capacity);
             let slots = (shape.homes * u64::from(SLOTS)) << shape.planned_depth(capacity);
             assert!((40..=80).contains(&(capacity * 100 / slots)), "{capacity}");
         }

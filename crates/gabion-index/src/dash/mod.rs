@@ -88,9 +88,9 @@
 //! |---|---|
 //! | fingerprint (4.2) | tag |
 //! | target bucket, probing bucket (4.3) | home, the bucket behind |
-//! | allocation bitmap, membership bitmap (4.1) | [`layout::Meta`]: live, away |
-//! | overflow metadata (4.3) | [`layout::Overflow`] |
-//! | balanced insert, displacement, stashing (4.3) | `write.rs`: `find_room`, `displace` |
+//! | allocation bitmap, membership bitmap (4.1) | [`layout::BucketMeta`]: live, away |
+//! | overflow metadata (4.3) | [`layout::OverflowMeta`] |
+//! | balanced insert, displacement, stashing (4.3) | `writepath.rs`: `find_room`, `displace` |
 //! | optimistic locking (4.4) | `lock.rs`, [`Extendible::read`] |
 //! | variable-length keys (4.5) | `record.rs` |
 //! | structural modification (4.7) | `split.rs`, `extendible` |
@@ -101,24 +101,24 @@
 
 mod check;
 mod layout;
-mod read;
+mod readpath;
 mod record;
 mod recovery;
 mod split;
 #[cfg(test)]
 mod tests;
-mod write;
+mod writepath;
 
 use std::marker::PhantomData;
 
 use gabion_media::pmem::{Medium, Pool, PoolOptions};
 
 use crate::extendible::Extendible;
-use crate::index::{Checked, Index, Makers, Plan};
-use crate::registered::{Kind, Persists, Reads, Registered};
+use crate::index::{CheckSummary, CreateHints, Index, Makers};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::{Item, Result, Seed};
-use layout::{SLOTS, Shape};
-use recovery::Mended;
+use layout::{SLOTS, SegmentShape};
+use recovery::RecoveredSegments;
 
 /// A hash table from `K`, `u64` or `[u8]`, to words in a pool of persistent memory. `USABLE` is the
 /// number of slots of a bucket that are used, of fourteen; fewer are for tests.
@@ -129,9 +129,9 @@ use recovery::Mended;
 pub struct Dash<K: Item + ?Sized, const USABLE: u32 = 14> {
     medium: Medium,
     segments: Extendible,
-    shape: Shape,
+    shape: SegmentShape,
     seed: Seed,
-    mended: Mended,
+    mended: RecoveredSegments,
     pool: Pool,
     keys: PhantomData<fn(&K)>,
 }
@@ -149,7 +149,7 @@ impl<K: Item + ?Sized> Dash<K> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for all planned segments: nothing has changed then.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
         Self::make(pool, plan)
     }
 
@@ -203,7 +203,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Index<K> for Dash<K, USABLE> {
         crate::index::visit_by_hash(|from, entries| self.collect(from, entries), visit)
     }
 
-    fn check(&self) -> Result<Checked> {
+    fn check(&self) -> Result<CheckSummary> {
         self.check_all()
     }
 
@@ -225,9 +225,9 @@ const fn registered<const USABLE: u32>(name: &'static str) -> Registered {
     Registered {
         name,
         title: "Dash",
-        kind: Kind::Hash,
-        reads: Reads::Optimistic,
-        persists: Persists {
+        kind: IndexKind::Hash,
+        reads: ReadProtocol::Optimistic,
+        persists: PersistCounts {
             insert: 2,
             update: 1,
             remove: 1,

@@ -8,12 +8,12 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, POff, Pool, PoolOptions, Reachable};
 
 use super::Dash;
-use super::layout::{HEAD_BYTES, Overflow, Shape, bits, bucket_of, tag_of};
+use super::layout::{HEAD_BYTES, OverflowMeta, SegmentShape, bits, bucket_of, tag_of};
 use crate::extendible::{Directory, Extendible, FirstHalf, Segment, find_segment, planned_parts};
-use crate::index::{Plan, root_of};
+use crate::index::{CreateHints, root_of};
 use crate::root::{ROOT_BYTES, create, expect_room, find, read};
 use crate::{Error, Item, Result, Seed};
 
@@ -27,7 +27,7 @@ pub(super) fn record_hint(hash: u64) -> u64 {
 }
 
 /// What recovery of the pool asks: whether a table durably refers to a block.
-fn is_referenced(medium: &Medium, claim: Claim) -> bool {
+fn is_referenced(medium: &Medium, claim: BlockClaim) -> bool {
     if claim.hint & 1 == 0 {
         return claim.is_in_word(medium);
     }
@@ -39,39 +39,41 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
     let Some(segment) = find_segment(medium, word, claim.hint) else {
         return false;
     };
-    Shape::planned(capacity).path(claim.hint).any(|number| {
-        let at = bucket_of(segment, number);
-        medium.try_at(at).is_some_and(|bucket| {
-            medium.touch_range(at.raw(), HEAD_BYTES);
-            let mut live = bits(bucket.meta().live());
-            live.any(|slot| bucket.key(medium, slot) == claim.block.raw())
+    SegmentShape::planned(capacity)
+        .path(claim.hint)
+        .any(|number| {
+            let at = bucket_of(segment, number);
+            medium.try_at(at).is_some_and(|bucket| {
+                medium.touch_range(at.raw(), HEAD_BYTES);
+                let mut live = bits(bucket.meta().live());
+                live.any(|slot| bucket.key(medium, slot) == claim.block.raw())
+            })
         })
-    })
 }
 
 /// Which segments were looked through since the table was opened: a bit for each entry that the
 /// directory had then.
 #[derive(Debug)]
-pub(super) struct Mended {
+pub(super) struct RecoveredSegments {
     depth: u32,
     /// None if all are as they should be.
     bits: Box<[AtomicU64]>,
 }
 
 // ORDER: Relaxed throughout: the bits of a segment are read and set under its lock.
-impl Mended {
+impl RecoveredSegments {
     /// Nothing is to be mended.
-    fn all() -> Mended {
-        Mended {
+    fn all() -> RecoveredSegments {
+        RecoveredSegments {
             depth: 1,
             bits: Box::default(),
         }
     }
 
     /// Every segment is.
-    fn none(directory: Directory) -> Mended {
+    fn none(directory: Directory) -> RecoveredSegments {
         let words = directory.len().div_ceil(64);
-        Mended {
+        RecoveredSegments {
             depth: directory.bits(),
             bits: (0..words).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -115,8 +117,8 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     }
 
     /// See [`Dash::create`].
-    pub(super) fn make(pool: &Pool, plan: Plan) -> Result<Self> {
-        let shape = Shape::planned(plan.capacity);
+    pub(super) fn make(pool: &Pool, plan: CreateHints) -> Result<Self> {
+        let shape = SegmentShape::planned(plan.capacity);
         let depth = shape.planned_depth(plan.capacity);
         expect_room(pool, ROOT_BYTES, planned_parts(depth, shape.bytes()))?;
         let seed = plan.seed.unwrap_or_else(Seed::random);
@@ -135,7 +137,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
             return Err(Error::OtherKind);
         }
         let mut this = Self::with(pool, root, seed, capacity, None)?;
-        this.mended = Mended::none(this.segments.directory());
+        this.mended = RecoveredSegments::none(this.segments.directory());
         Ok(this)
     }
 
@@ -146,7 +148,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
         capacity: u64,
         entries: Option<u64>,
     ) -> Result<Self> {
-        let shape = Shape::planned(capacity);
+        let shape = SegmentShape::planned(capacity);
         let word = POff::new(root + ROOT_BYTES);
         let first_half = FirstHalf::IsCleared;
         let this = Dash {
@@ -154,7 +156,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
             segments: Extendible::new(pool, word, shape.bytes(), first_half, entries),
             shape,
             seed: Seed::new(seed),
-            mended: Mended::all(),
+            mended: RecoveredSegments::all(),
             pool: pool.clone(),
             keys: PhantomData,
         };
@@ -206,7 +208,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// notes of each home change by one store.
     pub(super) fn note_overflow(&self, segment: Segment) -> Result<()> {
         let homes = usize::try_from(self.shape.homes).unwrap_or(0);
-        let mut notes = vec![Overflow::default(); homes];
+        let mut notes = vec![OverflowMeta::default(); homes];
         for stash in 0..self.shape.stashes {
             let bucket = self.bucket_at(segment, self.shape.homes + stash);
             for slot in bits(bucket.meta().live()) {
@@ -231,10 +233,10 @@ mod tests {
 
     #[test]
     fn a_segment_is_looked_through_once_whatever_it_becomes() {
-        let mended = Mended::all();
+        let mended = RecoveredSegments::all();
         assert!(mended.has(0) && mended.has(u64::MAX));
         let words = (0..4).map(|_| AtomicU64::new(0)).collect();
-        let mended = Mended {
+        let mended = RecoveredSegments {
             depth: 8,
             bits: words,
         };

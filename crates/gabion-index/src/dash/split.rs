@@ -7,12 +7,12 @@
 use std::sync::atomic::Ordering;
 
 use super::Dash;
-use super::layout::{BUCKET_WORDS, Bucket, Meta, Overflow, Shape, bits, tag_of};
-use crate::extendible::{Halves, Segment};
+use super::layout::{BUCKET_WORDS, Bucket, BucketMeta, OverflowMeta, SegmentShape, bits, tag_of};
+use crate::extendible::{Segment, SplitHalves};
 use crate::{Item, Result};
 
 /// What a split moves.
-pub(crate) struct Moved {
+pub(crate) struct SplitMoves {
     /// The slots of each bucket, as bits.
     pub(crate) slots: Vec<u16>,
     /// The bytes of the new segment.
@@ -21,13 +21,13 @@ pub(crate) struct Moved {
 
 /// A segment in the making, in DRAM.
 struct Image {
-    shape: Shape,
+    shape: SegmentShape,
     usable: u32,
     buckets: Vec<[u64; BUCKET_WORDS]>,
 }
 
 impl Image {
-    fn new(shape: Shape, usable: u32) -> Image {
+    fn new(shape: SegmentShape, usable: u32) -> Image {
         let buckets = (0..shape.buckets()).map(|_| [0; BUCKET_WORDS]).collect();
         Image {
             shape,
@@ -44,7 +44,7 @@ impl Image {
     /// Puts an entry into a slot.
     fn put(&mut self, number: u64, slot: u32, is_away: bool, tag: u8, pair: [u64; 2]) {
         let bucket = self.bucket(number);
-        bucket[0] = Meta(bucket[0]).with(slot, is_away).0;
+        bucket[0] = BucketMeta(bucket[0]).with(slot, is_away).0;
         let slot = slot as usize;
         bucket[1 + slot / 8] |= u64::from(tag) << (8 * (slot % 8));
         bucket[4 + 2 * slot..6 + 2 * slot].copy_from_slice(&pair);
@@ -56,14 +56,14 @@ impl Image {
         let home = self.shape.home(hash);
         let tag = tag_of(hash);
         for (target, is_away) in [(home, false), (self.shape.after(home), true)] {
-            let free = Meta(self.bucket(target)[0]).free(self.usable);
+            let free = BucketMeta(self.bucket(target)[0]).free(self.usable);
             if free != 0 {
                 return self.put(target, free.trailing_zeros(), is_away, tag, pair);
             }
         }
         let stash = number - self.shape.homes;
         let overflow = &mut self.bucket(home)[3];
-        *overflow = Overflow(*overflow).with(tag, stash).0;
+        *overflow = OverflowMeta(*overflow).with(tag, stash).0;
         self.put(number, slot, false, tag, pair);
     }
 
@@ -83,9 +83,9 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     #[cold]
     pub(super) fn split(&self, segment: Segment, hash: u64) -> Result<()> {
         let moved = self.what_moves(segment, segment.depth())?;
-        let Moved { slots, image } = moved;
+        let SplitMoves { slots, image } = moved;
         let images = || {
-            Ok(Halves {
+            Ok(SplitHalves {
                 first: None,
                 second: image,
             })
@@ -95,7 +95,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     }
 
     /// What moves when a segment of `depth` bits is split.
-    pub(crate) fn what_moves(&self, segment: Segment, depth: u32) -> Result<Moved> {
+    pub(crate) fn what_moves(&self, segment: Segment, depth: u32) -> Result<SplitMoves> {
         let mut image = Image::new(self.shape, USABLE);
         let mut slots = Vec::new();
         let is_second = |hash: u64| hash >> (63 - depth) & 1 != 0;
@@ -120,7 +120,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
             slots.push(moved);
         }
         let image = image.bytes();
-        Ok(Moved { slots, image })
+        Ok(SplitMoves { slots, image })
     }
 
     /// Takes what moved out of a segment.

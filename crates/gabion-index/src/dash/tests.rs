@@ -3,11 +3,11 @@
 use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::Dash;
-use super::layout::{Overflow, SLOTS};
+use super::layout::{OverflowMeta, SLOTS};
 use crate::extendible::uneven::uneven_key;
 use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads, insert_alike};
 use crate::suite::{self, Keys, SMALL, crash, interleaved, while_flipped};
-use crate::{Error, Index, Plan};
+use crate::{CreateHints, Error, Index};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, Dash::<u64>::pool_options())
@@ -29,7 +29,7 @@ fn load<const USABLE: u32>(table: &Dash<u64, USABLE>) -> (u64, u64) {
 #[test]
 fn a_table_grows_far_past_its_plan() {
     for capacity in [8, 20_000] {
-        let plan = Plan { capacity, ..SMALL };
+        let plan = CreateHints { capacity, ..SMALL };
         let table: Dash<u64> = Dash::create(&pool(32 << 20), plan).expect("a table");
         check(&table, 0);
         fill(&table, 30_000);
@@ -40,7 +40,7 @@ fn a_table_grows_far_past_its_plan() {
 /// What balancing, moving and stashing are for: segments are nearly full before they are split.
 #[test]
 fn segments_are_nearly_full_when_they_are_split() {
-    let plan = Plan {
+    let plan = CreateHints {
         capacity: 20_000,
         seed: Some(7),
     };
@@ -144,13 +144,13 @@ fn a_writer_mends_what_a_crash_left() {
     let slot = target.meta().free(SLOTS).trailing_zeros();
     target.fill(&pool, slot, from.bucket.tag(from.slot), 5, 6);
     target.publish(&pool, target.meta().with(slot, is_away));
-    home.set_overflow(&pool, Overflow::default().with(9, 0));
+    home.set_overflow(&pool, OverflowMeta::default().with(9, 0));
     let opened: Dash<u64> = Dash::open(&pool).expect("a table");
     assert_eq!(opened.get(&5).expect("sound"), Some(6));
-    assert_eq!(home.overflow(), Overflow::default().with(9, 0));
+    assert_eq!(home.overflow(), OverflowMeta::default().with(9, 0));
     assert_eq!(opened.update(&5, 60).expect("sound"), Some(6));
     assert_eq!(opened.get(&5).expect("sound"), Some(60));
-    assert_eq!(home.overflow(), Overflow::default());
+    assert_eq!(home.overflow(), OverflowMeta::default());
     assert_eq!(opened.remove(&5).expect("sound"), Some(60));
     assert_eq!(opened.get(&5).expect("sound"), None);
     check(&opened, 19);
@@ -161,7 +161,7 @@ fn a_writer_mends_what_a_crash_left() {
 #[test]
 fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
     let keys = Keys::words(&super::REGISTERED).expect("words are keys");
-    interleaved::catch_readers(keys, |file| file.ends_with("dash/read.rs"));
+    interleaved::catch_readers(keys, |file| file.ends_with("dash/readpath.rs"));
 }
 
 #[test]

@@ -10,17 +10,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{DEPTH_MAX, Directory, Segment};
-use crate::line::Array;
+use crate::line::LineArray;
 
 /// Tables by the depth of the directory.
-pub(super) struct Mirror {
+pub(super) struct DirectoryMirror {
     tables: Box<[OnceLock<Box<[AtomicU64]>>]>,
 }
 
-impl Mirror {
+impl DirectoryMirror {
     /// Without a table.
-    pub(super) fn new() -> Mirror {
-        Mirror {
+    pub(super) fn new() -> DirectoryMirror {
+        DirectoryMirror {
             tables: (0..=DEPTH_MAX).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -46,7 +46,7 @@ impl Mirror {
     pub(super) fn get(&self, directory: Directory, number: u64) -> Option<Segment> {
         let entry = self.table(directory)?.get(usize::try_from(number).ok()?)?;
         // ORDER: Acquire pairs with the release of `set`: the segment is there.
-        Some(Segment(Array(entry.load(Ordering::Acquire))))
+        Some(Segment(LineArray(entry.load(Ordering::Acquire))))
     }
 
     /// Changes an entry, after that in the pool.

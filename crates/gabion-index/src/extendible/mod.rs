@@ -31,22 +31,22 @@ use std::collections::HashSet;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::pmem::{Medium, PAtomicU64, POff, Part, Pool};
+use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool, RoomRequest};
 use parking_lot::Mutex;
 
-use crate::index::Checked;
-use crate::line::{Array, LINE_BYTES};
-use crate::lock::{Held, Since, Stripe, Stripes};
+use crate::index::CheckSummary;
+use crate::line::{LINE_BYTES, LineArray};
+use crate::lock::{Stripe, StripeChange, StripeGuard, Stripes};
 use crate::{Error, Result, root};
-use mirror::Mirror;
+use mirror::DirectoryMirror;
 
 /// Alignment of segments: what the papers' medium reads and writes at once.
 const SEGMENT_ALIGN: u64 = 256;
 
 /// The blocks of a new table whose segments, of so many bytes each, all have one depth: with the
 /// directories on the way there, and the copies that are made of one segment.
-pub(crate) fn planned_parts(depth: u32, segment_bytes: u64) -> Vec<Part> {
-    let segments = Part {
+pub(crate) fn planned_parts(depth: u32, segment_bytes: u64) -> Vec<RoomRequest> {
+    let segments = RoomRequest {
         bytes: segment_bytes,
         align: SEGMENT_ALIGN,
         count: (1 << depth) + if depth > 1 { 2 } else { 0 },
@@ -60,20 +60,20 @@ pub(crate) const DEPTH_MAX: u32 = 40;
 
 /// The directory: an array in the order of the first bits of hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Directory(pub(crate) Array);
+pub(crate) struct Directory(pub(crate) LineArray);
 
 impl Deref for Directory {
-    type Target = Array;
+    type Target = LineArray;
 
     #[inline]
-    fn deref(&self) -> &Array {
+    fn deref(&self) -> &LineArray {
         &self.0
     }
 }
 
 impl Directory {
     fn new(offset: u64, depth: u32) -> Directory {
-        Directory(Array::new(offset, depth))
+        Directory(LineArray::new(offset, depth))
     }
 
     /// Bytes of a directory with so many bits.
@@ -103,11 +103,11 @@ impl Directory {
 
 /// An entry of the directory: a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment(Array);
+pub(crate) struct Segment(LineArray);
 
 impl Segment {
     pub(crate) fn new(offset: u64, depth: u32) -> Segment {
-        Segment(Array::new(offset, depth))
+        Segment(LineArray::new(offset, depth))
     }
 
     /// Where it is.
@@ -147,7 +147,7 @@ pub(crate) enum FirstHalf {
 }
 
 /// The bytes of the halves of a segment.
-pub(crate) struct Halves {
+pub(crate) struct SplitHalves {
     /// None if the first half stays where it is.
     pub(crate) first: Option<Vec<u8>>,
     pub(crate) second: Vec<u8>,
@@ -172,7 +172,7 @@ pub(crate) struct Extendible {
     /// The directory in use.
     directory: AtomicU64,
     /// The entries of directories in DRAM, if they are wanted there.
-    mirror: Option<Mirror>,
+    mirror: Option<DirectoryMirror>,
     segment_bytes: u64,
     first_half: FirstHalf,
     /// Held by who changes the directory.
@@ -206,7 +206,7 @@ impl Extendible {
     /// Keeps the entries of the directory in DRAM from now on. Whoever calls has the only handle,
     /// after [`Extendible::recover`].
     pub(crate) fn keep_in_dram(&mut self) {
-        let mirror = Mirror::new();
+        let mirror = DirectoryMirror::new();
         let directory = self.directory();
         let entries = (0..directory.len()).map(|number| self.entry(directory, number));
         mirror.add(directory, entries);
@@ -215,7 +215,7 @@ impl Extendible {
 
     /// Bytes of DRAM of the entries of directories.
     pub(crate) fn dram_bytes(&self) -> u64 {
-        self.mirror.as_ref().map_or(0, Mirror::bytes)
+        self.mirror.as_ref().map_or(0, DirectoryMirror::bytes)
     }
 
     /// The number of entries; see [`Stripes::entries`].
@@ -227,7 +227,7 @@ impl Extendible {
     #[inline]
     pub(crate) fn directory(&self) -> Directory {
         // ORDER: Acquire pairs with the release of `adopt`: it is read as it was written.
-        Directory(Array(self.directory.load(Ordering::Acquire)))
+        Directory(LineArray(self.directory.load(Ordering::Acquire)))
     }
 
     /// Uses a directory.
@@ -253,7 +253,7 @@ impl Extendible {
     fn entry(&self, directory: Directory, number: u64) -> Segment {
         let entry = self.medium.at(directory.entry(number));
         // ORDER: Acquire pairs with the release of `name`: the segment is there.
-        Segment(Array(entry.load(&self.medium, Ordering::Acquire)))
+        Segment(LineArray(entry.load(&self.medium, Ordering::Acquire)))
     }
 
     /// The stripe that guards a segment to which `hash` leads.
@@ -265,7 +265,7 @@ impl Extendible {
     /// Takes the lock of the segment to which `hash` leads, which stays as it is while it is held.
     /// `prefetch` asks for what will be read of it.
     #[inline]
-    pub(crate) fn lock(&self, hash: u64, prefetch: impl Fn(Segment)) -> (Segment, Held<'_>) {
+    pub(crate) fn lock(&self, hash: u64, prefetch: impl Fn(Segment)) -> (Segment, StripeGuard<'_>) {
         loop {
             let segment = self.segment(hash);
             prefetch(segment);
@@ -294,8 +294,8 @@ impl Extendible {
             // Entries of the directory change under the lock; so this was the segment if it still
             // is, and the stripe was not taken and released.
             match stripe.since(seen) {
-                Since::Quiet if self.segment(hash) == segment => return found,
-                Since::Busy if self.segment(hash) == segment => {
+                StripeChange::Quiet if self.segment(hash) == segment => return found,
+                StripeChange::Busy if self.segment(hash) == segment => {
                     settle(segment);
                     return found;
                 }
@@ -310,8 +310,8 @@ impl Extendible {
     pub(crate) fn check(
         &self,
         mut check: impl FnMut(Segment, u64) -> Result<u64>,
-    ) -> Result<Checked> {
-        let mut checked = Checked {
+    ) -> Result<CheckSummary> {
+        let mut checked = CheckSummary {
             entries: 0,
             blocks: 2,
         };
@@ -363,7 +363,7 @@ impl Extendible {
 /// when there is no table yet.
 pub(crate) fn find_segment(medium: &Medium, word: POff<PAtomicU64>, hash: u64) -> Option<Segment> {
     // ORDER: Relaxed: for recovery, when nobody writes.
-    let load = |word: &PAtomicU64| Array(word.load(medium, Ordering::Relaxed));
+    let load = |word: &PAtomicU64| LineArray(word.load(medium, Ordering::Relaxed));
     let directory = Directory(load(medium.try_at(word)?));
     if !(1..=DEPTH_MAX).contains(&directory.bits()) {
         return None;

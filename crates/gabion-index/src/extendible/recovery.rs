@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{DEPTH_MAX, Directory, Extendible, FirstHalf, Segment, Split};
-use crate::line::{Array, LINE_BYTES, Line};
+use crate::line::{LINE_BYTES, Line, LineArray};
 use crate::{Error, Result};
 
 impl Extendible {
@@ -18,7 +18,7 @@ impl Extendible {
         let _within = self.pool.write_guard();
         let word = self.medium.at(self.word);
         // ORDER: Relaxed: nobody else has the table yet.
-        let directory = Directory(Array(word.load(&self.medium, Ordering::Relaxed)));
+        let directory = Directory(LineArray(word.load(&self.medium, Ordering::Relaxed)));
         let directory = match directory.0.0 {
             0 => self.found_directory()?,
             _ => directory,

@@ -21,7 +21,9 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{POff, Reserved};
 use parking_lot::MutexGuard;
 
-use super::{DEPTH_MAX, Directory, Extendible, FirstHalf, Halves, SEGMENT_ALIGN, Segment, Split};
+use super::{
+    DEPTH_MAX, Directory, Extendible, FirstHalf, SEGMENT_ALIGN, Segment, Split, SplitHalves,
+};
 use crate::line::{LINE_BYTES, Line};
 use crate::lock::Stripes;
 use crate::{Error, Result};
@@ -34,7 +36,7 @@ impl Extendible {
         &self,
         segment: Segment,
         hash: u64,
-        images: impl FnOnce() -> Result<Halves>,
+        images: impl FnOnce() -> Result<SplitHalves>,
         clear: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let depth = segment.depth();
@@ -217,7 +219,7 @@ mod tests {
     use gabion_media::pmem::{Pool, PoolOptions};
 
     use super::*;
-    use crate::{Dash, Index, Plan};
+    use crate::{CreateHints, Dash, Index};
 
     /// What the published code of Dash does: it looks whether the directory must be doubled,
     /// another thread doubles it, and then the entries of the old one are changed. Here the
@@ -229,7 +231,7 @@ mod tests {
                 size: 4 << 20,
                 ..Dash::<u64>::pool_options()
             });
-            let plan = Plan {
+            let plan = CreateHints {
                 capacity: 8,
                 seed: Some(7),
             };

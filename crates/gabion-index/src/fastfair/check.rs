@@ -5,10 +5,10 @@ use gabion_media::pmem::Pool;
 use super::FastFair;
 use super::layout::is_padded;
 use super::node::Node;
-use crate::blink::{Checks, Decline, Tree};
-use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
-use crate::registered::{Kind, Persists, Reads, Registered};
-use crate::spoton::paths::told;
+use crate::blink::{Checks, NodeRemoval, Tree};
+use crate::index::{CheckSummary, Makers, count_by_scans, index_by_methods};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
+use crate::spoton::search_starts::told;
 use crate::{Error, Result};
 
 impl<const N: usize> FastFair<N> {
@@ -42,7 +42,7 @@ impl<const N: usize> FastFair<N> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
+    pub fn check(&self) -> Result<CheckSummary> {
         // The first leaf lies in the block of the header, which counts in its place.
         let mut entries = u64::from(self.get_greatest().is_some());
         let blocks = self.check_levels(&mut |node| {
@@ -61,7 +61,7 @@ impl<const N: usize> FastFair<N> {
                 })
             })?;
         }
-        Ok(Checked { entries, blocks })
+        Ok(CheckSummary { entries, blocks })
     }
 
     /// Checks the entries of a node and counts them.
@@ -107,11 +107,11 @@ const fn registered<const N: usize, const IS_CACHED: bool>(
     Registered {
         name,
         title,
-        kind: Kind::Tree,
-        reads: Reads::Optimistic,
+        kind: IndexKind::Tree,
+        reads: ReadProtocol::Optimistic,
         // Inserts and deletes write the lines, of four slots, that they shift: half of the entries
         // of a node that is seven tenths full. Padding splits the slot of one insert in four.
-        persists: Persists {
+        persists: PersistCounts {
             insert: (N as u64).div_ceil(11) + is_padded(N) as u64,
             update: 1,
             remove: (N as u64).div_ceil(11),

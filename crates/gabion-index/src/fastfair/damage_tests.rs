@@ -5,7 +5,7 @@ use gabion_media::pmem::Pool;
 use super::FastFair;
 use super::layout::node_bytes;
 use crate::blink::Checks;
-use crate::suite::damage::{Wrong, ask_all, may_be};
+use crate::suite::damage::{FlippedBit, ask_all, may_be};
 use crate::{OrderedIndex, Result};
 
 /// Keys of a tree: ten apart, in three levels of nodes.
@@ -35,7 +35,7 @@ impl<const N: usize> FastFair<N> {
 }
 
 /// Asks for everything that can be asked of a tree.
-fn ask<const N: usize>(wrong: Wrong, tree: &FastFair<N>) {
+fn ask<const N: usize>(wrong: FlippedBit, tree: &FastFair<N>) {
     may_be(wrong, tree.scan(&0, 1000, &mut Vec::new()));
     for key in (0..10 * KEYS).step_by(10) {
         may_be(wrong, tree.get(key));

@@ -85,7 +85,7 @@
 //! |---|---|
 //! | FAST insertion and deletion (3) | `node.rs`: `insert`, `remove` |
 //! | FAIR split (4) | `blink.rs`: `split` |
-//! | switch_counter, lock-free search (4.2) | [`NodeLock::set_turn`](crate::node_lock::NodeLock),
+//! | switch_counter, lock-free search (4.2) | [`NodeGuard::set_turn`](crate::node_lock::NodeGuard),
 //!   `find_beside_writer` |
 //! | sibling pointer | the link of a head, `blink.rs` |
 //!
@@ -120,7 +120,7 @@ mod writepath;
 use gabion_media::pmem::{Medium, POff, Pool};
 
 use crate::node_lock::NodeLocks;
-use crate::spoton::paths::Paths;
+use crate::spoton::search_starts::SearchStarts;
 pub(crate) use check::{CACHED, PADDED, REGISTERED, REGISTERED_256};
 #[cfg(test)]
 pub(crate) use check::{TINY, TINY_CACHED, TINY_PADDED};
@@ -141,7 +141,7 @@ pub struct FastFair<const SLOTS: usize = 29> {
     header: POff<Header>,
     locks: NodeLocks,
     /// The leaves by their lows, if these are in DRAM.
-    paths: Option<Paths<u64>>,
+    paths: Option<SearchStarts<u64>>,
 }
 
 impl<const N: usize> FastFair<N> {
@@ -158,7 +158,7 @@ impl<const N: usize> FastFair<N> {
 
     /// Bytes of DRAM that the ways to leaves take, see [`FastFair::cached`].
     pub fn dram_bytes(&self) -> u64 {
-        self.paths.as_ref().map_or(0, Paths::bytes)
+        self.paths.as_ref().map_or(0, SearchStarts::bytes)
     }
 
     fn header(&self) -> &Header {

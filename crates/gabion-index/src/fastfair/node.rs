@@ -26,7 +26,7 @@ use gabion_media::pmem::Medium;
 use gabion_media::prefetch_line;
 
 use super::layout::{NO_KEY, Slot, begins_line, is_padded, is_split, node_bytes};
-use crate::blink::{self, Born, Head, Range};
+use crate::blink::{self, Head, NodeInit, NodeRange};
 
 /// A node, as it lies in the pool.
 pub(crate) struct Node<'a, const N: usize> {
@@ -46,7 +46,7 @@ impl<const N: usize> Copy for Node<'_, N> {}
 
 /// What the slots of a node hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Survey {
+pub(super) struct NodeContents {
     /// Slots in use, the dead ones among them.
     pub(super) count: usize,
     /// A dead slot.
@@ -112,8 +112,8 @@ impl<const N: usize> Node<'_, N> {
     }
 
     /// Looks at all slots. The caller keeps others from writing.
-    pub(super) fn survey(&self, bound: u64) -> Survey {
-        let mut survey = Survey {
+    pub(super) fn survey(&self, bound: u64) -> NodeContents {
+        let mut survey = NodeContents {
             count: 0,
             dead: None,
         };
@@ -172,13 +172,13 @@ impl<'a, const N: usize> blink::Node<'a> for Node<'a, N> {
         Some((self.key(slot), self.value(slot)))
     }
 
-    fn entries(&self, range: Range) -> Vec<(u64, u64)> {
+    fn entries(&self, range: NodeRange) -> Vec<(u64, u64)> {
         self.live_entries(range.bound).collect()
     }
 }
 
 /// The bytes of a new node.
-pub(super) fn image<const N: usize>(born: &Born, entries: &[(u64, u64)]) -> Vec<u8> {
+pub(super) fn image<const N: usize>(born: &NodeInit, entries: &[(u64, u64)]) -> Vec<u8> {
     let free = (NO_KEY, 0);
     let slots = entries.iter().copied().chain(std::iter::repeat(free));
     let slots = slots.take(N).flat_map(|(key, value)| [key, value]);

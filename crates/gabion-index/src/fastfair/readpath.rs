@@ -4,7 +4,7 @@ use super::FastFair;
 use super::greatest::GREATEST;
 use super::node::Node;
 use super::tree::no_leaf;
-use crate::blink::{Descent, Node as _, Range, Tree};
+use crate::blink::{Descent, Node as _, NodeRange, Tree};
 use crate::{OrderedIndex, Result};
 
 /// Times that a leaf is copied without its lock before it is copied with it.
@@ -73,7 +73,7 @@ impl<const N: usize> FastFair<N> {
         leaf: &mut Node<'a, N>,
         from: u64,
         entries: &mut Vec<(u64, u64)>,
-    ) -> Result<Range> {
+    ) -> Result<NodeRange> {
         let mut tries = 0;
         loop {
             let lock = (tries >= TRIES).then(|| self.locks.lock(leaf.at));

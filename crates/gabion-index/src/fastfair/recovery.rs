@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
 use super::layout::{FIRST_LEAF, Header, MAGIC, node_align, node_bytes};
 use super::node::{Node, image};
 use super::{FastFair, node_at};
-use crate::blink::{self, Born, Descent};
+use crate::blink::{self, Descent, NodeInit};
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
-use crate::spoton::paths::Paths;
+use crate::spoton::search_starts::SearchStarts;
 use crate::{Error, Result, Seed};
 
 /// Leaves with the same low that recovery looks at for one block: more than there are if nobody is
@@ -59,7 +59,7 @@ impl<const N: usize> FastFair<N> {
         let words = [magic, slots, check, leaf, 0, 0, 0, 0];
         let header: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         medium.write(root, &header);
-        medium.write(leaf, &image::<N>(&Born::lone(0), &[]));
+        medium.write(leaf, &image::<N>(&NodeInit::lone(0), &[]));
         medium.flush_range(root, size_of::<Header>() as u64);
         medium.flush_range(leaf, node_bytes(N));
     }
@@ -136,7 +136,7 @@ impl<const N: usize> FastFair<N> {
     /// # Errors
     /// No memory, or damage on the medium.
     pub fn cached(mut self) -> Result<Self> {
-        let paths = Paths::new(&self.medium, self.medium.len() / node_bytes(N))?;
+        let paths = SearchStarts::new(&self.medium, self.medium.len() / node_bytes(N))?;
         let (header, top) = (self.header.raw(), self.top()?);
         if top.head.level() == 0 {
             paths.add(&0, top.at);
@@ -166,7 +166,7 @@ impl<const N: usize> FastFair<N> {
 /// block. A block is a node, and tells its level and its low; if it is in use, the search for these
 /// ends there, or, if it is spent, its left neighbour leads there. The pool itself answers for its
 /// root.
-pub(crate) fn is_referenced<const N: usize>(medium: &Medium, root: u64, claim: Claim) -> bool {
+pub(crate) fn is_referenced<const N: usize>(medium: &Medium, root: u64, claim: BlockClaim) -> bool {
     let at = claim.block.raw();
     let is_aligned = at.is_multiple_of(node_align(N)) && claim.size >= node_bytes(N);
     let claimed = node_at::<N>(medium, at).filter(|_| is_aligned);

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 
 use super::FastFair;
 use super::greatest::GREATEST;
-use super::tree::{Locked, no_leaf};
+use super::tree::{LockedNode, no_leaf};
 use crate::Result;
-use crate::blink::{Descent, Growth, Renewal};
+use crate::blink::{Descent, NodeSplit, Renewal};
 use crate::index::insert_by_parts;
 
 /// Entries for a leaf that are worth a new one.
@@ -67,7 +67,7 @@ impl<const N: usize> FastFair<N> {
 }
 
 impl<const N: usize> Renewal for FastFair<N> {
-    fn redirect<'a>(&'a self, node: &Locked<'a, N>, key: u64, at: u64) {
+    fn redirect<'a>(&'a self, node: &LockedNode<'a, N>, key: u64, at: u64) {
         // Else it lies behind the end of a damaged node.
         if let Ok(slot) = node.locate(key) {
             self.replace(node, slot, at);

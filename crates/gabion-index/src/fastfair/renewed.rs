@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 
 use gabion_media::pmem::Pool;
-use gabion_media::pmem::explore::{Act, Barrier, Explorer, Mutant, Outcome, Run, Stage, Subject};
+use gabion_media::pmem::explore::{
+    Barrier, Explorer, HistoryStep, Mutant, OpOutcome, Run, Subject, SubjectMedium,
+};
 
 use super::FastFair;
 use crate::blink::{Descent, Renewal};
 use crate::index::Makers;
-use crate::registered::{Kind, Persists, Reads, Registered};
-use crate::spoton::paths::told;
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
+use crate::spoton::search_starts::told;
 use crate::suite::Keys;
-use crate::suite::crash::{self, Op, Small};
+use crate::suite::crash::{self, SmallSubject, SubjectOp};
 use crate::suite::renewed::{OutOfPlace, Renewed};
 use crate::{Index, OrderedIndex, Result};
 
@@ -40,9 +42,9 @@ const fn registered<const IS_CACHED: bool>(name: &'static str) -> Registered {
     Registered {
         name,
         title: "",
-        kind: Kind::Tree,
-        reads: Reads::Optimistic,
-        persists: Persists {
+        kind: IndexKind::Tree,
+        reads: ReadProtocol::Optimistic,
+        persists: PersistCounts {
             insert: 4,
             update: 1,
             remove: 2,
@@ -67,7 +69,7 @@ pub(crate) static TINY_RENEWED_CACHED: Registered = registered::<true>("fastfair
 /// What is done to a small tree.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Whole(Op),
+    Whole(SubjectOp),
     /// As the insert of a key and a value that a crash ends after the leaf's parent was led past
     /// it, and before its left neighbour was.
     Half(u64, u64),
@@ -75,15 +77,15 @@ enum Step {
 
 /// A small tree of which each image, after its recovery, goes on.
 struct Again {
-    small: Small<u64>,
+    small: SmallSubject<u64>,
     /// With what it goes on.
-    probes: Vec<Op>,
+    probes: Vec<SubjectOp>,
 }
 
 impl Again {
-    fn new(index: &'static Registered, probes: Vec<Op>) -> Again {
+    fn new(index: &'static Registered, probes: Vec<SubjectOp>) -> Again {
         let keys = Keys::words(index).expect("words are keys");
-        let small = Small { keys };
+        let small = SmallSubject { keys };
         Again { small, probes }
     }
 }
@@ -97,11 +99,11 @@ impl Subject for Again {
         self.small.bytes()
     }
 
-    fn create(&self, stage: &Stage) -> std::result::Result<Self::Structure, String> {
+    fn create(&self, stage: &SubjectMedium) -> std::result::Result<Self::Structure, String> {
         self.small.create(stage)
     }
 
-    fn open(&self, stage: &Stage) -> std::result::Result<Option<Self::Structure>, String> {
+    fn open(&self, stage: &SubjectMedium) -> std::result::Result<Option<Self::Structure>, String> {
         self.small.open(stage)
     }
 
@@ -109,14 +111,18 @@ impl Subject for Again {
         self.small.close(index)
     }
 
-    fn apply(&self, index: &Self::Structure, step: &Step) -> std::result::Result<Outcome, String> {
+    fn apply(
+        &self,
+        index: &Self::Structure,
+        step: &Step,
+    ) -> std::result::Result<OpOutcome, String> {
         match step {
             Step::Whole(op) => self.small.apply(index, op),
             Step::Half(key, value) => {
                 // The handle that is open has the same ways in DRAM afterwards.
                 let tree = FastFair::open(index.pool()).map_err(|error| error.to_string())?;
                 half_renewed(&tree, (self.small.keys.key)(*key), *value);
-                Ok(Outcome::Done)
+                Ok(OpOutcome::Done)
             }
         }
     }
@@ -132,7 +138,7 @@ impl Subject for Again {
     fn expect(&self, content: &mut Self::Content, step: &Step) {
         let op = match *step {
             Step::Whole(op) => op,
-            Step::Half(key, value) => Op::Insert(key, value),
+            Step::Half(key, value) => SubjectOp::Insert(key, value),
         };
         self.small.expect(content, &op);
     }
@@ -154,12 +160,14 @@ const KEYS: u64 = 16;
 
 /// With what images of crashes go on: each entry's leaf is replaced twice, with the same number of
 /// entries, or goes, or whatever was left undone is done. What was given up is used again.
-fn probes() -> [Vec<Op>; 3] {
-    let round = |value| (0..KEYS).map(move |key| Op::Insert(key, value));
-    let removes = || (0..KEYS).map(Op::Remove);
-    let replaced = round(1000).chain([Op::Collect]).chain(round(1001));
-    let removed = removes().chain([Op::Collect]).chain(round(1000));
-    let compacted = [Op::Compact, Op::Collect].into_iter().chain(round(1000));
+fn probes() -> [Vec<SubjectOp>; 3] {
+    let round = |value| (0..KEYS).map(move |key| SubjectOp::Insert(key, value));
+    let removes = || (0..KEYS).map(SubjectOp::Remove);
+    let replaced = round(1000).chain([SubjectOp::Collect]).chain(round(1001));
+    let removed = removes().chain([SubjectOp::Collect]).chain(round(1000));
+    let compacted = [SubjectOp::Compact, SubjectOp::Collect]
+        .into_iter()
+        .chain(round(1000));
     [
         replaced.collect(),
         removed.collect(),
@@ -199,9 +207,9 @@ fn what_a_crash_leaves_of_a_leaf_is_replaced_again() {
 /// The history of a leaf that is replaced again and again, also where that was not done to its end.
 fn run(subject: &Again) -> Run<Again> {
     let setup: Vec<Step> = (0..KEYS)
-        .map(|key| Step::Whole(Op::Insert(key, key)))
+        .map(|key| Step::Whole(SubjectOp::Insert(key, key)))
         .collect();
-    let insert = |key, value| Step::Whole(Op::Insert(key, value));
+    let insert = |key, value| Step::Whole(SubjectOp::Insert(key, value));
     let steps = [
         insert(7, 100),
         insert(7, 101),
@@ -210,9 +218,9 @@ fn run(subject: &Again) -> Run<Again> {
         insert(7, 104),
         Step::Half(8, 105),
         Step::Half(8, 106),
-        Step::Whole(Op::Remove(8)),
+        Step::Whole(SubjectOp::Remove(8)),
     ];
-    Run::record(subject, "again", &setup, &steps.map(Act::Op)).expect("a history")
+    Run::record(subject, "again", &setup, &steps.map(HistoryStep::Op)).expect("a history")
 }
 
 /// Each fence of a leaf that is replaced is needed: also the one by which its parent says nothing

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gabion_media::pmem::trace::{Event, LINE, Step};
-use gabion_media::pmem::{Claim, POff, Pool, PoolOptions};
+use gabion_media::pmem::trace::{LINE, TraceEvent, TraceStep};
+use gabion_media::pmem::{BlockClaim, POff, Pool, PoolOptions};
 
 use super::layout::Header;
 use super::node::Node;
 use super::renewed::half_renewed;
 use super::{FastFair, REGISTERED, TINY, is_referenced};
-use crate::blink::{Checks, Decline, Descent, Growth, Node as _, Renewal, Tree, is_spent};
-use crate::suite::director::{Director, Place, flush, store};
+use crate::blink::{Checks, Descent, Node as _, NodeRemoval, NodeSplit, Renewal, Tree, is_spent};
+use crate::suite::director::{Director, StepSite, flush, store};
 use crate::suite::{self, Keys, fresh, interleaved, while_flipped, words};
 use crate::{Error, OrderedIndex, Seed};
 
@@ -339,7 +339,7 @@ fn recovery_keeps_leaves_without_a_range() {
     let new = node(&tree, 0, low);
     assert_ne!(old.at, new.at);
     let is_kept = |at: u64| {
-        let claim = Claim {
+        let claim = BlockClaim {
             block: POff::new(at),
             size: 128,
             hint: 0,
@@ -480,7 +480,7 @@ fn take_out_beside_a_split(level: u64, prepare: Act, take_out: Act) {
             let full = tree.lock(node(&tree, level, key), key).expect("in use");
             tree.split(full).expect("space");
         };
-        let behind_link = (store as Place, at..at + 8);
+        let behind_link = (store as StepSite, at..at + 8);
         let splitter = director.start(scope, "splitter", behind_link, split);
         let left = node(&tree, 0, low - 1).at;
         director.trace.lock().clear();
@@ -491,11 +491,11 @@ fn take_out_beside_a_split(level: u64, prepare: Act, take_out: Act) {
         let is_at = |offset: Option<u64>, node: u64| {
             offset.is_some_and(|offset| offset / LINE == node / LINE)
         };
-        let is_link = |event: &Event<'_>| is_at(store(event.step), left);
+        let is_link = |event: &TraceEvent<'_>| is_at(store(event.step), left);
         assert!(trace.iter().any(|event| is_link(&event)), "it is taken out");
         let before = trace.iter().take_while(|event| !is_link(event));
         let mut settled = before.skip_while(|event| !is_at(flush(event.step), at));
-        let is_durable = settled.any(|event| event.step == Step::Fence);
+        let is_durable = settled.any(|event| event.step == TraceStep::Fence);
         assert!(is_durable, "level {level}: the link may be lost");
     });
     assert_eq!(spent(&tree), 0);
@@ -528,7 +528,7 @@ fn a_way_in_dram_is_forgotten_before_its_leaf_is_given_back() {
         prepare(&tree, low);
         assert_eq!(way(), Some(leaf), "it is there yet");
         std::thread::scope(|scope| {
-            let behind_mark = (store as Place, leaf..leaf + 8);
+            let behind_mark = (store as StepSite, leaf..leaf + 8);
             let taker = director.start(scope, "taker", behind_mark, || take_out(&tree, low));
             // What it stores next is the allocator's.
             assert!(director.advance("taker", store, 0..u64::MAX));

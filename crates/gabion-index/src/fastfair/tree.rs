@@ -5,12 +5,12 @@ use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use super::layout::node_align;
 use super::node::{MOVES_LEFT, MOVES_RIGHT, Node, image};
 use super::{FastFair, node_at};
-use crate::blink::{self, Born, Range, Renewal};
-use crate::node_lock::{NodeLock, NodeLocks};
+use crate::blink::{self, NodeInit, NodeRange, Renewal};
+use crate::node_lock::{NodeGuard, NodeLocks};
 use crate::{Error, Result};
 
 /// A node that is locked and has no dead slot.
-pub(super) type Locked<'a, const N: usize> = blink::Locked<'a, Node<'a, N>>;
+pub(super) type LockedNode<'a, const N: usize> = blink::LockedNode<'a, Node<'a, N>>;
 
 /// A level 0 that is not there, which every tree has.
 #[cold]
@@ -18,7 +18,7 @@ pub(super) fn no_leaf() -> Error {
     Error::damaged("the topmost node of a FAST&FAIR tree", 0)
 }
 
-impl<const N: usize> Locked<'_, N> {
+impl<const N: usize> LockedNode<'_, N> {
     /// The slot of `key`, or the one where it would go.
     pub(super) fn locate(&self, key: u64) -> std::result::Result<usize, usize> {
         // A damaged node may have keys behind those in use.
@@ -71,15 +71,20 @@ impl<const N: usize> blink::Tree for FastFair<N> {
         0
     }
 
-    fn image(born: &Born, entries: &[(u64, u64)]) -> Vec<u8> {
+    fn image(born: &NodeInit, entries: &[(u64, u64)]) -> Vec<u8> {
         image::<N>(born, entries)
     }
 
     /// Closes the slot that a crash left dead.
-    fn tidy<'a>(&'a self, node: Node<'a, N>, range: Range, lock: NodeLock<'a>) -> Locked<'a, N> {
+    fn tidy<'a>(
+        &'a self,
+        node: Node<'a, N>,
+        range: NodeRange,
+        lock: NodeGuard<'a>,
+    ) -> LockedNode<'a, N> {
         let survey = node.survey(range.bound);
         let count = survey.count;
-        let mut locked = Locked {
+        let mut locked = LockedNode {
             node,
             range,
             count,
@@ -91,19 +96,19 @@ impl<const N: usize> blink::Tree for FastFair<N> {
         locked
     }
 
-    fn insert_entry<'a>(&'a self, node: &Locked<'a, N>, entry: (u64, u64)) {
+    fn insert_entry<'a>(&'a self, node: &LockedNode<'a, N>, entry: (u64, u64)) {
         if let Err(slot) = node.locate(entry.0) {
             self.insert_at(node, slot, entry);
         }
     }
 
-    fn remove_entry<'a>(&'a self, node: &mut Locked<'a, N>, key: u64) {
+    fn remove_entry<'a>(&'a self, node: &mut LockedNode<'a, N>, key: u64) {
         if let Ok(slot) = node.locate(key) {
             self.remove_at(node, slot);
         }
     }
 
-    fn clear_behind<'a>(&'a self, node: &Locked<'a, N>) {
+    fn clear_behind<'a>(&'a self, node: &LockedNode<'a, N>) {
         node.node.clear_from(&self.medium, node.count);
     }
 
@@ -131,13 +136,13 @@ impl<const N: usize> blink::Tree for FastFair<N> {
 
 impl<const N: usize> FastFair<N> {
     /// Inserts an entry into a node that has room for it.
-    pub(super) fn insert_at(&self, node: &Locked<'_, N>, slot: usize, entry: (u64, u64)) {
+    pub(super) fn insert_at(&self, node: &LockedNode<'_, N>, slot: usize, entry: (u64, u64)) {
         node.lock.set_turn(MOVES_RIGHT);
         node.node.insert(&self.medium, slot, node.count, entry);
     }
 
     /// Takes an entry out of a node.
-    pub(super) fn remove_at(&self, node: &mut Locked<'_, N>, slot: usize) {
+    pub(super) fn remove_at(&self, node: &mut LockedNode<'_, N>, slot: usize) {
         node.lock.set_turn(MOVES_LEFT);
         node.node.remove(&self.medium, slot, node.count);
         node.count -= 1;

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use super::FastFair;
 use super::greatest::GREATEST;
-use super::tree::{Locked, no_leaf};
+use super::tree::{LockedNode, no_leaf};
 use crate::Result;
-use crate::blink::{Decline, Descent, Growth};
+use crate::blink::{Descent, NodeRemoval, NodeSplit};
 
 impl<const N: usize> FastFair<N> {
     /// Stores `value` under `key`, whether it is there or not, and returns the value before.
@@ -85,7 +85,7 @@ impl<const N: usize> FastFair<N> {
     }
 
     /// Stores another value in a slot, durably, and returns the one before.
-    pub(super) fn replace(&self, leaf: &Locked<'_, N>, slot: usize, value: u64) -> u64 {
+    pub(super) fn replace(&self, leaf: &LockedNode<'_, N>, slot: usize, value: u64) -> u64 {
         let before = leaf.node.value(slot);
         // ORDER: Release pairs with the acquire in `Node::value`.
         // DURABLE: the update, or the way to another child.

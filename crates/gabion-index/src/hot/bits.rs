@@ -6,7 +6,7 @@
 //! that are equal but for zeros at an end, the shorter one is the lesser.
 
 use crate::Item;
-use crate::stored::word_of;
+use crate::stored_key::word_of;
 
 /// The number of a bit of a key, from 0 on.
 pub(super) type Position = u64;

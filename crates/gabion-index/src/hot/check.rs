@@ -4,12 +4,12 @@ use std::borrow::Borrow;
 
 use super::Hot;
 use super::bits::differ;
-use super::form::Form;
+use super::form::UnpackedNode;
 use super::layout::Child;
 use super::node::Node;
-use super::path::Place;
-use crate::index::{Checked, Makers, index_by_methods};
-use crate::registered::{Kind, Persists, Reads, Registered};
+use super::path::ChildWord;
+use crate::index::{CheckSummary, Makers, index_by_methods};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Hot<K> {
@@ -36,14 +36,17 @@ impl<K: Item + ?Sized> Hot<K> {
     }
 
     /// Calls a function for each child with its place, from the top down.
-    fn visit_children(&self, mut visit: impl FnMut(&Place<'_>, Child) -> Result<()>) -> Result<()> {
+    fn visit_children(
+        &self,
+        mut visit: impl FnMut(&ChildWord<'_>, Child) -> Result<()>,
+    ) -> Result<()> {
         let mut places = vec![self.root()];
         while let Some(place) = places.pop() {
             let child = self.child(&place);
             visit(&place, child)?;
             if child.is_node() {
                 let node = self.node_below(&place, child)?;
-                places.extend((0..node.count()).map(|slot| Place::of(node, slot)));
+                places.extend((0..node.count()).map(|slot| ChildWord::of(node, slot)));
             }
         }
         Ok(())
@@ -53,8 +56,8 @@ impl<K: Item + ?Sized> Hot<K> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
-        let mut checked = Checked {
+    pub fn check(&self) -> Result<CheckSummary> {
+        let mut checked = CheckSummary {
             entries: 0,
             // The root.
             blocks: 1,
@@ -93,11 +96,11 @@ impl<K: Item + ?Sized> Hot<K> {
     /// said in the one way that there is: as if they had come one by one, and that the node is
     /// higher than its children.
     fn check_node(&self, child: Child, node: &Node<'_>) -> Result<()> {
-        let form = Form::of(node);
+        let form = UnpackedNode::of(node);
         if self.height_over(form.children())? > node.height() {
             return Err(Error::damaged("the height of a node", child.at()));
         }
-        let mut made: Option<Form> = None;
+        let mut made: Option<UnpackedNode> = None;
         for (slot, two) in form.children().windows(2).enumerate() {
             let left = self.some_key(two[0], true)?;
             let right = self.some_key(two[1], false)?;
@@ -107,7 +110,7 @@ impl<K: Item + ?Sized> Hot<K> {
                 position.ok_or_else(|| Error::damaged("the order of children", child.at()))?;
             match &mut made {
                 Some(made) => made.part(slot, position, two[1]),
-                None => made = Some(Form::pair(two[0], position, two[1])),
+                None => made = Some(UnpackedNode::pair(two[0], position, two[1])),
             }
         }
         if !made.is_some_and(|made| node.is_image(made.image(0).bytes())) {
@@ -135,9 +138,9 @@ const fn makers<K: Item + ?Sized>() -> Makers<K> {
 pub(crate) static REGISTERED: Registered = Registered {
     name: "p-hot",
     title: "P-HOT",
-    kind: Kind::Trie,
-    reads: Reads::Optimistic,
-    persists: Persists {
+    kind: IndexKind::Trie,
+    reads: ReadProtocol::Optimistic,
+    persists: PersistCounts {
         insert: 2,
         update: 1,
         remove: 2,

@@ -2,13 +2,13 @@
 
 use gabion_media::pmem::Guard;
 
-use super::form::Form;
+use super::form::UnpackedNode;
 use super::layout::{Child, ROOM};
 use super::node::Node;
-use super::path::{Place, Step};
-use super::publish::Made;
+use super::path::{ChildWord, PathStep};
+use super::publish::UnpublishedBlocks;
 use super::{Hot, damaged};
-use crate::node_lock::NodeLock;
+use crate::node_lock::NodeGuard;
 use crate::{Item, Result};
 
 impl<K: Item + ?Sized> Hot<K> {
@@ -30,10 +30,10 @@ impl<K: Item + ?Sized> Hot<K> {
             let node = self.node_below(&place, child)?;
             if !is_below_done {
                 places.push((place, true));
-                places.extend((0..node.count()).map(|slot| (Place::of(node, slot), false)));
+                places.extend((0..node.count()).map(|slot| (ChildWord::of(node, slot), false)));
                 continue;
             }
-            let step = Step { place, child };
+            let step = PathStep { place, child };
             if self.join(&step, &node, &guard)? || self.absorb(&step, &node, &guard)? {
                 places.push((place, true));
             }
@@ -51,8 +51,8 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// Makes one node of two neighbours in the node of a step that are the sides of one bit, if it
     /// has room. False if there are no such neighbours, or if somebody was in the way.
-    fn join<'a>(&'a self, step: &Step<'a>, node: &Node<'a>, guard: &Guard<'_>) -> Result<bool> {
-        let mut form = Form::of(node);
+    fn join<'a>(&'a self, step: &PathStep<'a>, node: &Node<'a>, guard: &Guard<'_>) -> Result<bool> {
+        let mut form = UnpackedNode::of(node);
         for slot in 0..node.count() - 1 {
             let Some(position) = form.position(slot) else {
                 return Err(damaged(node.at));
@@ -66,26 +66,26 @@ impl<K: Item + ?Sized> Hot<K> {
                 continue;
             }
             let sides = [(slot, left), (slot + 1, right)];
-            let sides = sides.map(|(slot, child)| Step {
-                place: Place::of(*node, slot),
+            let sides = sides.map(|(slot, child)| PathStep {
+                place: ChildWord::of(*node, slot),
                 child,
             });
             let Some(locks) = self.lock_nodes(&sides, step)? else {
                 continue;
             };
-            let mut made = Made::default();
-            let mut both = Form::pair(left, position, right);
+            let mut made = UnpublishedBlocks::default();
+            let mut both = UnpackedNode::pair(left, position, right);
             let mut given_up = vec![step.child];
             for (slot, child) in [(1, right), (0, left)] {
                 if child.is_node() {
-                    both.absorb(slot, &Form::of(&self.node(child)?));
+                    both.absorb(slot, &UnpackedNode::of(&self.node(child)?));
                     given_up.push(child);
                 }
             }
             let height = self.height_over(both.children())?;
             let both = self.make_node(&mut made, &both, height)?;
             // Under the locks the children are what they are now.
-            form = Form::of(node);
+            form = UnpackedNode::of(node);
             form.remove(slot + 1);
             form.replace(slot, both);
             let height = self.height_over(form.children())?;
@@ -98,20 +98,25 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// Puts the children of one node into the node above it, which is that of a step, if they have
     /// room. False if there is no such node, or if somebody was in the way.
-    fn absorb<'a>(&'a self, step: &Step<'a>, node: &Node<'a>, guard: &Guard<'_>) -> Result<bool> {
+    fn absorb<'a>(
+        &'a self,
+        step: &PathStep<'a>,
+        node: &Node<'a>,
+        guard: &Guard<'_>,
+    ) -> Result<bool> {
         for slot in 0..node.count() {
-            let place = Place::of(*node, slot);
+            let place = ChildWord::of(*node, slot);
             let child = node.child(slot);
             if !child.is_node() || node.count() + self.count(child)? > ROOM + 1 {
                 continue;
             }
-            let Some(locks) = self.lock_nodes(&[Step { place, child }], step)? else {
+            let Some(locks) = self.lock_nodes(&[PathStep { place, child }], step)? else {
                 continue;
             };
-            let mut form = Form::of(node);
-            form.absorb(slot, &Form::of(&self.node(child)?));
+            let mut form = UnpackedNode::of(node);
+            form.absorb(slot, &UnpackedNode::of(&self.node(child)?));
             let height = self.height_over(form.children())?;
-            let mut made = Made::default();
+            let mut made = UnpublishedBlocks::default();
             let new = self.make_node(&mut made, &form, height)?;
             let (gone, held): (_, Vec<_>) = ([step.child, child], locks.iter().collect());
             return self.publish(&step.place, new, made, &gone, &held, guard);
@@ -123,10 +128,10 @@ impl<K: Item + ?Sized> Hot<K> {
     /// place of a step above it; none if one is not as it was.
     fn lock_nodes<'a>(
         &'a self,
-        below: &[Step<'a>],
-        step: &Step<'a>,
-    ) -> Result<Option<Vec<NodeLock<'a>>>> {
-        let mut held: Vec<NodeLock<'a>> = Vec::with_capacity(4);
+        below: &[PathStep<'a>],
+        step: &PathStep<'a>,
+    ) -> Result<Option<Vec<NodeGuard<'a>>>> {
+        let mut held: Vec<NodeGuard<'a>> = Vec::with_capacity(4);
         for child in below.iter().map(|step| step.child) {
             if child.is_node() {
                 let at = self.node(child)?.at;
@@ -139,7 +144,7 @@ impl<K: Item + ?Sized> Hot<K> {
             }
         }
         for step in [&below[0], step] {
-            let others: Vec<&NodeLock<'a>> = held.iter().collect();
+            let others: Vec<&NodeGuard<'a>> = held.iter().collect();
             let lock = self.lock_beside(&others, step);
             let Some(lock) = lock else { return Ok(None) };
             held.push(lock);

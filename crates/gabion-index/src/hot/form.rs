@@ -26,12 +26,12 @@
 use std::ops::Range;
 
 use super::bits::{Position, bit_in_window, end_of_window, extract, first_position, window_of};
-use super::layout::{Child, ROOM, Shape, WINDOW_WORDS, WORDS_MAX};
+use super::layout::{Child, NodeShape, ROOM, WINDOW_WORDS, WORDS_MAX};
 use super::node::Node;
 
 /// Up to one child more than a node has room for, and their partial keys.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
+pub(super) struct UnpackedNode {
     count: usize,
     children: [Child; ROOM + 1],
     /// The partial keys; 0 behind the last one.
@@ -44,21 +44,21 @@ pub(super) struct Form {
 }
 
 /// The bytes of a node.
-pub(super) struct Image {
+pub(super) struct NodeImage {
     words: [[u8; 8]; WORDS_MAX],
     count: usize,
 }
 
-impl Image {
+impl NodeImage {
     pub(super) fn bytes(&self) -> &[u8] {
         self.words[..self.count].as_flattened()
     }
 }
 
-impl Form {
+impl UnpackedNode {
     /// Two children.
-    pub(super) fn pair(left: Child, position: Position, right: Child) -> Form {
-        let mut form = Form::empty();
+    pub(super) fn pair(left: Child, position: Position, right: Child) -> UnpackedNode {
+        let mut form = UnpackedNode::empty();
         form.children[0] = left;
         form.count = 1;
         form.part(0, position, right);
@@ -66,8 +66,8 @@ impl Form {
     }
 
     /// No child.
-    pub(super) fn empty() -> Form {
-        Form {
+    pub(super) fn empty() -> UnpackedNode {
+        UnpackedNode {
             count: 0,
             children: [Child::NONE; ROOM + 1],
             lanes: [0; ROOM + 1],
@@ -77,9 +77,9 @@ impl Form {
     }
 
     /// What a node has.
-    pub(super) fn of(node: &Node<'_>) -> Form {
-        let mut form = Form::empty();
-        let Shape { children, bits, .. } = node.shape();
+    pub(super) fn of(node: &Node<'_>) -> UnpackedNode {
+        let mut form = UnpackedNode::empty();
+        let NodeShape { children, bits, .. } = node.shape();
         (form.count, form.bits) = (children, bits);
         let mut free = form.columns[..bits].iter_mut();
         let mut covered = 0;
@@ -157,7 +157,8 @@ impl Form {
         1 << behind
     }
 
-    /// Parts children that are [`Form::around`] a bit from a new one, which has a 1 there or not.
+    /// Parts children that are [`UnpackedNode::around`] a bit from a new one, which has a 1 there
+    /// or not.
     pub(super) fn insert(
         &mut self,
         around: Range<usize>,
@@ -189,7 +190,7 @@ impl Form {
     }
 
     /// Puts the children of a node in the place of that node.
-    pub(super) fn absorb(&mut self, slot: usize, below: &Form) {
+    pub(super) fn absorb(&mut self, slot: usize, below: &UnpackedNode) {
         self.replace(slot, below.children[0]);
         for (before, child) in below.children()[1..].iter().enumerate() {
             let position = below.position(before).unwrap_or(0);
@@ -234,14 +235,14 @@ impl Form {
     }
 
     /// Both sides of the topmost inner node, and its bit.
-    pub(super) fn split(&self) -> (Form, Position, Form) {
+    pub(super) fn split(&self) -> (UnpackedNode, Position, UnpackedNode) {
         let topmost = 1 << (self.bits - 1);
         let lanes = self.lanes[..self.count].iter();
         let middle = lanes.take_while(|lane| **lane & topmost == 0).count();
         // That neither side is empty goes without saying unless the lanes are damaged.
         let middle = middle.clamp(1, self.count - 1);
         let side = |range: Range<usize>| {
-            let mut form = Form::empty();
+            let mut form = UnpackedNode::empty();
             form.count = range.len();
             (form.bits, form.columns) = (self.bits, self.columns);
             form.children[..range.len()].copy_from_slice(&self.children[range.clone()]);
@@ -255,8 +256,8 @@ impl Form {
     }
 
     /// The bytes of a node of these children.
-    pub(super) fn image(&self, height: u32) -> Image {
-        let mut image = Image {
+    pub(super) fn image(&self, height: u32) -> NodeImage {
+        let mut image = NodeImage {
             words: [[0; 8]; WORDS_MAX],
             count: 0,
         };
@@ -273,7 +274,7 @@ impl Form {
             mask |= bit_in_window(offset, *position);
             words[WINDOW_WORDS * windows] = mask.to_le_bytes();
         }
-        let shape = Shape {
+        let shape = NodeShape {
             children: self.count,
             windows,
             bits: self.bits,

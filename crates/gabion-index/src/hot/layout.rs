@@ -53,32 +53,32 @@ pub(super) const WORDS_MAX: usize = 1 + WINDOW_WORDS * (ROOM - 1) + ROOM / 2 + R
 
 media_struct! {
     /// What lies behind the root.
-    pub(super) struct Top {
+    pub(super) struct RootBlock {
         pub(super) child: PAtomicU64,
         pub(super) unused: [PAtomicU64; 7],
     }
 }
 
 const _: () = {
-    assert!(size_of::<Top>() == 64 && std::mem::offset_of!(Top, child) == 0);
+    assert!(size_of::<RootBlock>() == 64 && std::mem::offset_of!(RootBlock, child) == 0);
     // A partial key fits into a lane, as do the numbers of a state into their bytes.
     assert!(ROOM - 1 < 32);
 };
 
 /// How many there are of what in a node: all that a state says but the height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct NodeShape {
     pub(super) children: usize,
     pub(super) windows: usize,
     pub(super) bits: usize,
 }
 
-impl Shape {
+impl NodeShape {
     /// The shape of a node with a state; none if no node can have it.
     #[inline]
-    pub(super) fn of(state: u64) -> Option<Shape> {
+    pub(super) fn of(state: u64) -> Option<NodeShape> {
         let byte = |shift: u32| (state >> shift & 0xff) as usize;
-        let shape = Shape {
+        let shape = NodeShape {
             children: byte(0),
             windows: byte(WINDOWS_SHIFT),
             bits: byte(BITS_SHIFT),
@@ -199,21 +199,21 @@ mod tests {
             (10, 2, 9, 1 + 4 + 3 + 10),
             (32, 31, 31, WORDS_MAX),
         ] {
-            let shape = Shape {
+            let shape = NodeShape {
                 children,
                 windows,
                 bits,
             };
             let state = shape.state(u32::MAX);
-            assert_eq!(Shape::of(state), Some(shape));
-            assert_eq!(Shape::of(state | DEAD), Some(shape));
+            assert_eq!(NodeShape::of(state), Some(shape));
+            assert_eq!(NodeShape::of(state | DEAD), Some(shape));
             assert_eq!((height_of(state), height_of(shape.state(1))), (u32::MAX, 1));
             assert_eq!(shape.words(), words);
         }
         for state in [
             0, 1, 0x01_01_01, 0x01_01_21, 0x02_01_02, 0x01_02_02, 0x01_00_02,
         ] {
-            assert_eq!(Shape::of(state), None, "{state:x}");
+            assert_eq!(NodeShape::of(state), None, "{state:x}");
         }
     }
 }

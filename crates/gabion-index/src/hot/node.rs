@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Medium, PAtomicU64, POff};
 
 use super::bits::{Position, extract, first_position, window};
-use super::layout::{Child, DEAD, Shape, WINDOW_WORDS, height_of};
+use super::layout::{Child, DEAD, NodeShape, WINDOW_WORDS, height_of};
 use crate::Item;
 
 /// A node.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
     words: &'a [PAtomicU64],
-    shape: Shape,
+    shape: NodeShape,
     height: u32,
     /// Its offset, by which it is locked.
     pub(super) at: u64,
@@ -33,7 +33,7 @@ impl<'a> Node<'a> {
     pub(super) fn new(medium: &'a Medium, at: u64) -> Option<Node<'a>> {
         let state: &PAtomicU64 = medium.try_at(POff::new(at))?;
         let state = load(state);
-        let shape = Shape::of(state)?;
+        let shape = NodeShape::of(state)?;
         let words = medium.try_slice(POff::new(at), shape.words())?;
         medium.touch_range(at, 8 * shape.children_at() as u64);
         Some(Node {
@@ -45,7 +45,7 @@ impl<'a> Node<'a> {
     }
 
     #[inline]
-    pub(super) fn shape(&self) -> Shape {
+    pub(super) fn shape(&self) -> NodeShape {
         self.shape
     }
 
@@ -134,7 +134,7 @@ impl<'a> Node<'a> {
     pub(super) fn is_image(&self, image: &[u8]) -> bool {
         let (words, _) = image.as_chunks::<8>();
         let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let shape = words.next().and_then(Shape::of);
+        let shape = words.next().and_then(NodeShape::of);
         shape == Some(self.shape) && words.eq(self.words[1..].iter().map(load))
     }
 }

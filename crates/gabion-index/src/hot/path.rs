@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, POff};
 
 use super::bits::Position;
-use super::layout::{Child, Top};
+use super::layout::{Child, RootBlock};
 use super::node::Node;
 use super::{Hot, damaged};
 use crate::leaf::LeafRef;
@@ -21,7 +21,7 @@ const STEPS: usize = 8;
 
 /// A word with a child: a slot of a node, or the root.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ChildWord<'a> {
     /// The node, but for the root.
     pub(super) node: Option<Node<'a>>,
     pub(super) slot: usize,
@@ -30,10 +30,10 @@ pub(super) struct Place<'a> {
     pub(super) lock: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ChildWord<'a> {
     #[inline]
-    pub(super) fn of(node: Node<'a>, slot: usize) -> Place<'a> {
-        Place {
+    pub(super) fn of(node: Node<'a>, slot: usize) -> ChildWord<'a> {
+        ChildWord {
             node: Some(node),
             slot,
             word: node.slot(slot),
@@ -57,15 +57,15 @@ impl<'a> Place<'a> {
 
 /// A place on a way, and the child that was there: the next place is in it.
 #[derive(Clone, Copy)]
-pub(super) struct Step<'a> {
-    pub(super) place: Place<'a>,
+pub(super) struct PathStep<'a> {
+    pub(super) place: ChildWord<'a>,
     pub(super) child: Child,
 }
 
 /// The number of the step at whose node a key parts, at a bit, from what the way leads to: the
 /// lowest whose first bit comes before that; 0 if there is none.
-pub(super) fn host(path: &[Step<'_>], position: Position) -> usize {
-    let is_host = |step: &Step<'_>| {
+pub(super) fn host(path: &[PathStep<'_>], position: Position) -> usize {
+    let is_host = |step: &PathStep<'_>| {
         let first = step.place.node.map(|node| node.first_position());
         first.is_some_and(|first| first < position)
     };
@@ -75,9 +75,9 @@ pub(super) fn host(path: &[Step<'_>], position: Position) -> usize {
 impl<K: Item + ?Sized> Hot<K> {
     /// The place of the topmost child.
     #[inline]
-    pub(super) fn root(&self) -> Place<'_> {
-        let top: &Top = self.medium.at(POff::new(self.top));
-        Place {
+    pub(super) fn root(&self) -> ChildWord<'_> {
+        let top: &RootBlock = self.medium.at(POff::new(self.top));
+        ChildWord {
             node: None,
             slot: 0,
             word: &top.child,
@@ -87,7 +87,7 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// The child at a place.
     #[inline]
-    pub(super) fn child(&self, place: &Place<'_>) -> Child {
+    pub(super) fn child(&self, place: &ChildWord<'_>) -> Child {
         // ORDER: Acquire pairs with the release that published the child.
         Child(place.word.load(&self.medium, Ordering::Acquire))
     }
@@ -112,7 +112,7 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// The node that is the child at a place.
     #[inline]
-    pub(super) fn node_below(&self, place: &Place<'_>, child: Child) -> Result<Node<'_>> {
+    pub(super) fn node_below(&self, place: &ChildWord<'_>, child: Child) -> Result<Node<'_>> {
         let node = self.node(child)?;
         // Else a wrong bit could lead in a circle.
         match place.node {
@@ -124,7 +124,11 @@ impl<K: Item + ?Sized> Hot<K> {
     /// Tells of damage if the node of a place is given up and the place above still leads there:
     /// it was taken out before, of that one or of its replacement, until which that one is locked.
     #[cold]
-    pub(super) fn expect_replaced(&self, above: &Place<'_>, place: &Place<'_>) -> Result<()> {
+    pub(super) fn expect_replaced(
+        &self,
+        above: &ChildWord<'_>,
+        place: &ChildWord<'_>,
+    ) -> Result<()> {
         let is_dead = place.is_dead() && !self.locks.is_locked(above.lock);
         let child = Child::node(place.lock);
         if is_dead && above.has(child) {
@@ -147,7 +151,7 @@ impl<K: Item + ?Sized> Hot<K> {
     #[inline]
     pub(super) fn vouch(
         &self,
-        place: &Place<'_>,
+        place: &ChildWord<'_>,
         child: Child,
         leaf: Option<LeafRef<'_>>,
         must_fence: &mut bool,
@@ -164,7 +168,7 @@ impl<K: Item + ?Sized> Hot<K> {
     /// Flushes what was seen under a lock that a writer holds.
     #[cold]
     #[inline(never)]
-    fn flush_seen(&self, place: &Place<'_>, leaf: Option<LeafRef<'_>>) {
+    fn flush_seen(&self, place: &ChildWord<'_>, leaf: Option<LeafRef<'_>>) {
         let _within = self.pool.write_guard();
         self.medium.flush(place.word);
         if let Some(leaf) = leaf {
@@ -174,7 +178,7 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// The way down to the only leaf that can be that of `key`, whose last child is this leaf, or
     /// none if the trie is empty; what it goes along is durable. None if a node on it was given up.
-    pub(super) fn seek(&self, key: &K) -> Result<Option<Vec<Step<'_>>>> {
+    pub(super) fn seek(&self, key: &K) -> Result<Option<Vec<PathStep<'_>>>> {
         let mut path = Vec::with_capacity(STEPS);
         let is_whole = self.go_on(key, self.root(), None, &mut path)?;
         Ok(is_whole.then_some(path))
@@ -185,14 +189,14 @@ impl<K: Item + ?Sized> Hot<K> {
     pub(super) fn go_on<'a>(
         &'a self,
         key: &K,
-        mut place: Place<'a>,
+        mut place: ChildWord<'a>,
         end: Option<u64>,
-        path: &mut Vec<Step<'a>>,
+        path: &mut Vec<PathStep<'a>>,
     ) -> Result<bool> {
         let mut must_fence = false;
         let is_whole = loop {
             let child = self.child(&place);
-            path.push(Step { place, child });
+            path.push(PathStep { place, child });
             if !self.vouch(&place, child, None, &mut must_fence) {
                 if let [.., above, last] = &path[..] {
                     self.expect_replaced(&above.place, &last.place)?;
@@ -203,7 +207,7 @@ impl<K: Item + ?Sized> Hot<K> {
                 break true;
             }
             let node = self.node_below(&place, child)?;
-            place = Place::of(node, node.find(key));
+            place = ChildWord::of(node, node.find(key));
         };
         if must_fence {
             // DURABLE: the way, before anything that is only reached by it.
@@ -217,7 +221,7 @@ impl<K: Item + ?Sized> Hot<K> {
         let mut place = self.root();
         while !child.is_leaf() {
             let node = self.node_below(&place, child)?;
-            place = Place::of(node, if is_last { node.count() - 1 } else { 0 });
+            place = ChildWord::of(node, if is_last { node.count() - 1 } else { 0 });
             child = self.child(&place);
         }
         let key = self.leaf(child)?.key::<K>();

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Guard, POff, Reserved};
 
 use super::Hot;
-use super::form::Form;
+use super::form::UnpackedNode;
 use super::layout::{Child, NODE_ALIGN};
-use super::path::{Place, Step};
-use crate::node_lock::NodeLock;
+use super::path::{ChildWord, PathStep};
+use crate::node_lock::NodeGuard;
 use crate::{Item, Result, leaf};
 
 /// Blocks that one step gives up, at most: a node and two below it that become one.
@@ -16,13 +16,13 @@ const GIVEN_UP_MAX: usize = 3;
 
 /// Blocks that are written and not published yet. Those that never are go back to the pool.
 #[derive(Default)]
-pub(super) struct Made<'a>(Vec<(Child, Reserved<'a>)>);
+pub(super) struct UnpublishedBlocks<'a>(Vec<(Child, Reserved<'a>)>);
 
 impl<K: Item + ?Sized> Hot<K> {
     /// Writes a leaf, without a fence.
     pub(super) fn make_leaf<'a>(
         &'a self,
-        made: &mut Made<'a>,
+        made: &mut UnpublishedBlocks<'a>,
         key: &K,
         value: u64,
     ) -> Result<Child> {
@@ -35,8 +35,8 @@ impl<K: Item + ?Sized> Hot<K> {
     /// Writes a node of these children, without a fence; if there is only one, that will do.
     pub(super) fn make_node<'a>(
         &'a self,
-        made: &mut Made<'a>,
-        form: &Form,
+        made: &mut UnpublishedBlocks<'a>,
+        form: &UnpackedNode,
         height: u32,
     ) -> Result<Child> {
         let reserve = |bytes| self.pool.alloc_aligned(bytes, NODE_ALIGN, Child::NODE_HINT);
@@ -47,8 +47,8 @@ impl<K: Item + ?Sized> Hot<K> {
     /// in a full pool, too.
     pub(super) fn make_node_instead<'a>(
         &'a self,
-        made: &mut Made<'a>,
-        form: &Form,
+        made: &mut UnpublishedBlocks<'a>,
+        form: &UnpackedNode,
         height: u32,
         old: Child,
     ) -> Result<Child> {
@@ -62,8 +62,8 @@ impl<K: Item + ?Sized> Hot<K> {
 
     fn make_node_in<'a>(
         &'a self,
-        made: &mut Made<'a>,
-        form: &Form,
+        made: &mut UnpublishedBlocks<'a>,
+        form: &UnpackedNode,
         height: u32,
         reserve: impl FnOnce(u64) -> gabion_media::Result<Reserved<'a>>,
     ) -> Result<Child> {
@@ -99,11 +99,11 @@ impl<K: Item + ?Sized> Hot<K> {
     /// then nothing has changed.
     pub(super) fn publish<'a>(
         &'a self,
-        place: &Place<'_>,
+        place: &ChildWord<'_>,
         child: Child,
-        made: Made<'_>,
+        made: UnpublishedBlocks<'_>,
         given_up: &[Child],
-        held: &[&NodeLock<'a>],
+        held: &[&NodeGuard<'a>],
         guard: &Guard<'_>,
     ) -> Result<bool> {
         // What was made lies in a node that was made or in the place, and goes under that lock.
@@ -143,7 +143,7 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// Locks the place of a step, waiting for its holder; none if it is not as it was. The thread
     /// must hold no other lock.
-    pub(super) fn lock<'a>(&'a self, step: &Step<'a>) -> Option<NodeLock<'a>> {
+    pub(super) fn lock<'a>(&'a self, step: &PathStep<'a>) -> Option<NodeGuard<'a>> {
         let lock = self.locks.lock(step.place.lock);
         step.place.has(step.child).then_some(lock)
     }
@@ -152,9 +152,9 @@ impl<K: Item + ?Sized> Hot<K> {
     /// if it is not as it was.
     pub(super) fn lock_beside<'a>(
         &'a self,
-        held: &[&NodeLock<'a>],
-        step: &Step<'a>,
-    ) -> Option<NodeLock<'a>> {
+        held: &[&NodeGuard<'a>],
+        step: &PathStep<'a>,
+    ) -> Option<NodeGuard<'a>> {
         let lock = self.locks.try_beside(held, step.place.lock)?;
         step.place.has(step.child).then_some(lock)
     }

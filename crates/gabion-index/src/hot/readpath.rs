@@ -1,7 +1,7 @@
 //! Reads: down the trie without locks.
 
 use super::Hot;
-use super::path::Place;
+use super::path::ChildWord;
 use crate::{Item, Result};
 
 impl<K: Item + ?Sized> Hot<K> {
@@ -38,7 +38,7 @@ impl<K: Item + ?Sized> Hot<K> {
                 break value;
             }
             let node = self.node_below(&place, child)?;
-            place = Place::of(node, node.find(key));
+            place = ChildWord::of(node, node.find(key));
         };
         if must_fence {
             // DURABLE: what was seen of writers who are at work.

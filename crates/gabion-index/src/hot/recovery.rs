@@ -3,10 +3,10 @@
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, POff, Pool, PoolOptions, Reachable};
 
 use super::Hot;
-use super::layout::{Child, Top};
+use super::layout::{Child, RootBlock};
 use super::node::Node;
 use crate::index::root_of;
 use crate::leaf::{LEAF_BYTES, LeafRef};
@@ -35,7 +35,7 @@ impl<K: Item + ?Sized> Hot<K> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool) -> Result<Self> {
-        let at = root::create(pool, size_of::<Top>() as u64, |_| vec![Self::MAGIC])?;
+        let at = root::create(pool, size_of::<RootBlock>() as u64, |_| vec![Self::MAGIC])?;
         Ok(Self::with(pool, at))
     }
 
@@ -51,7 +51,7 @@ impl<K: Item + ?Sized> Hot<K> {
         };
         match root::find(pool, Self::MAGIC) {
             Ok((at, _)) => {
-                let top: Option<&Top> = pool.try_at(POff::new(at + ROOT_BYTES));
+                let top: Option<&RootBlock> = pool.try_at(POff::new(at + ROOT_BYTES));
                 top.ok_or_else(|| Error::damaged("the root of an index", at))?;
                 Ok(Self::with(pool, at))
             }
@@ -86,7 +86,7 @@ impl<K: Item + ?Sized> Hot<K> {
 /// What recovery of the pool asks: whether a trie durably refers to a block, of the kind that is
 /// the hint. If it does, the way to a key below the block leads through it. The pool itself answers
 /// for its root.
-fn is_referenced<K: Item + ?Sized>(medium: &Medium, claim: Claim) -> bool {
+fn is_referenced<K: Item + ?Sized>(medium: &Medium, claim: BlockClaim) -> bool {
     let wanted = Child(claim.block.raw() | claim.hint);
     if wanted.at() != claim.block.raw() || claim.size < LEAF_BYTES {
         return false;
@@ -108,7 +108,7 @@ fn some_key_below<K: Item + ?Sized>(medium: &Medium, mut child: Child) -> Option
 fn is_on_way<K: Item + ?Sized>(medium: &Medium, key: &K::Owned, wanted: Child) -> bool {
     let key: &K = key.borrow();
     let root = root_of(medium);
-    let top: Option<&Top> = medium.try_at(POff::new(root.saturating_add(ROOT_BYTES)));
+    let top: Option<&RootBlock> = medium.try_at(POff::new(root.saturating_add(ROOT_BYTES)));
     let Some(top) = top.filter(|_| root != 0) else {
         return false;
     };

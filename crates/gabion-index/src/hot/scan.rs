@@ -4,9 +4,9 @@ use std::borrow::Borrow;
 use std::ops::Range;
 
 use super::bits::differ;
-use super::form::Form;
+use super::form::UnpackedNode;
 use super::node::Node;
-use super::path::{Place, host};
+use super::path::{ChildWord, host};
 use super::{Hot, damaged};
 use crate::index::scan_on;
 use crate::{Item, OrderedIndex, Result};
@@ -49,7 +49,7 @@ impl<K: Item + ?Sized> Hot<K> {
         let depth = host(&path, position);
         let place = &path[depth].place;
         let around = match place.node {
-            Some(node) => Form::of(&node).around(place.slot, position),
+            Some(node) => UnpackedNode::of(&node).around(place.slot, position),
             None => 0..1,
         };
         cursors.truncate(depth + 1);
@@ -131,9 +131,9 @@ impl<K: Item + ?Sized> Hot<K> {
         }
     }
 
-    fn place<'a>(&'a self, node: Option<Node<'a>>, slot: usize) -> Place<'a> {
+    fn place<'a>(&'a self, node: Option<Node<'a>>, slot: usize) -> ChildWord<'a> {
         match node {
-            Some(node) => Place::of(node, slot),
+            Some(node) => ChildWord::of(node, slot),
             None => self.root(),
         }
     }

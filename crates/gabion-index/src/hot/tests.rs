@@ -6,7 +6,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use proptest::prelude::*;
 
 use super::bits::{Position, bit_in_window, differ, window, window_of};
-use super::form::Form;
+use super::form::UnpackedNode;
 use super::layout::{Child, ROOM};
 use super::node::Node;
 use super::{Hot, REGISTERED};
@@ -40,9 +40,9 @@ fn some_child(number: usize) -> Child {
 }
 
 /// The form of some keys, in their order.
-fn form_of<K: Item + ?Sized>(keys: &[&K]) -> Form {
+fn form_of<K: Item + ?Sized>(keys: &[&K]) -> UnpackedNode {
     let part = |at: usize| differ(keys[at], keys[at + 1]).expect("different keys");
-    let mut form = Form::pair(some_child(0), part(0), some_child(1));
+    let mut form = UnpackedNode::pair(some_child(0), part(0), some_child(1));
     for at in 1..keys.len() - 1 {
         form.part(at, part(at), some_child(at + 1));
     }
@@ -52,12 +52,12 @@ fn form_of<K: Item + ?Sized>(keys: &[&K]) -> Form {
 }
 
 /// Where neighbours part.
-fn positions(form: &Form) -> Vec<Position> {
+fn positions(form: &UnpackedNode) -> Vec<Position> {
     (0..).map_while(|slot| form.position(slot)).collect()
 }
 
 /// That two forms have the same children and partial keys of the same bits.
-fn assert_same(one: &Form, two: &Form) {
+fn assert_same(one: &UnpackedNode, two: &UnpackedNode) {
     assert_eq!(one.image(0).bytes(), two.image(0).bytes());
 }
 
@@ -91,7 +91,7 @@ fn compare_node<K: Item + ?Sized>(keys: &[&K], probes: &[&K]) {
     let node = Node::new(&pool, at).expect("a node");
     assert_eq!((node.height(), node.count()), (7, keys.len()));
     assert_eq!(image.bytes().len(), 8 * node.shape().words());
-    assert_same(&Form::of(&node), &form);
+    assert_same(&UnpackedNode::of(&node), &form);
     assert!(node.is_image(image.bytes()));
     for (slot, key) in keys.iter().enumerate() {
         assert_eq!(node.find(*key), slot, "{key:?} among {keys:?}");
@@ -129,8 +129,8 @@ fn compare_changes<K: Item + ?Sized>(keys: &[&K], at: usize) {
     let (left, position, right) = whole.split();
     assert_eq!(left.len() + right.len(), keys.len());
     let mut both = match right.only() {
-        Some(only) => Form::pair(some_child(99), position, only),
-        None => Form::pair(some_child(99), position, some_child(98)),
+        Some(only) => UnpackedNode::pair(some_child(99), position, only),
+        None => UnpackedNode::pair(some_child(99), position, some_child(98)),
     };
     if right.only().is_none() {
         both.absorb(1, &right);

@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::Guard;
 
 use super::bits::{KEY_BYTES_MAX, Position, differ};
-use super::form::Form;
+use super::form::UnpackedNode;
 use super::layout::{Child, ROOM};
 use super::node::Node;
-use super::path::{Step, host};
-use super::publish::Made;
+use super::path::{PathStep, host};
+use super::publish::UnpublishedBlocks;
 use super::{Hot, damaged};
-use crate::attempt::{Attempt, retry, retry_delete};
 use crate::leaf::LeafRef;
-use crate::node_lock::NodeLock;
+use crate::node_lock::NodeGuard;
+use crate::retry::{Attempt, retry, retry_delete};
 use crate::{Error, Item, Result};
 
 /// What became of a change.
@@ -47,13 +47,13 @@ struct Fork {
 
 impl Fork {
     /// Two children that part here, of which the second is of the key.
-    fn pair(self, there: Child, new: Child) -> Form {
+    fn pair(self, there: Child, new: Child) -> UnpackedNode {
         let (left, right) = if self.has_one {
             (there, new)
         } else {
             (new, there)
         };
-        Form::pair(left, self.position, right)
+        UnpackedNode::pair(left, self.position, right)
     }
 }
 
@@ -106,9 +106,9 @@ impl<K: Item + ?Sized> Hot<K> {
     /// The last step of a way and its leaf, if that is the leaf of `key`.
     fn leaf_of<'a, 'p>(
         &'a self,
-        path: &'p [Step<'a>],
+        path: &'p [PathStep<'a>],
         key: &K,
-    ) -> Result<Option<(&'p Step<'a>, LeafRef<'a>)>> {
+    ) -> Result<Option<(&'p PathStep<'a>, LeafRef<'a>)>> {
         let Some(step) = path.last().filter(|step| !step.child.is_none()) else {
             return Ok(None);
         };
@@ -150,17 +150,17 @@ impl<K: Item + ?Sized> Hot<K> {
     }
 
     /// Puts the first leaf into an empty trie. False if somebody was in the way.
-    fn plant(&self, step: &Step<'_>, key: &K, value: u64, guard: &Guard<'_>) -> Result<bool> {
+    fn plant(&self, step: &PathStep<'_>, key: &K, value: u64, guard: &Guard<'_>) -> Result<bool> {
         let Some(lock) = self.lock(step) else {
             return Ok(false);
         };
-        let mut made = Made::default();
+        let mut made = UnpublishedBlocks::default();
         let leaf = self.make_leaf(&mut made, key, value)?;
         self.publish(&step.place, leaf, made, &[], &[&lock], guard)
     }
 
     /// Stores another value in a leaf and returns the one before.
-    fn replace_value(&self, step: &Step<'_>, leaf: LeafRef<'_>, value: u64) -> Option<u64> {
+    fn replace_value(&self, step: &PathStep<'_>, leaf: LeafRef<'_>, value: u64) -> Option<u64> {
         let _lock = self.lock(step)?;
         let before = leaf.value();
         // ORDER: Release pairs with the acquire in `LeafRef::value`.
@@ -174,7 +174,7 @@ impl<K: Item + ?Sized> Hot<K> {
     /// Adds a leaf where its key parts from what a step of the way leads to.
     fn grow(
         &self,
-        path: &[Step<'_>],
+        path: &[PathStep<'_>],
         depth: usize,
         key: &K,
         value: u64,
@@ -186,7 +186,7 @@ impl<K: Item + ?Sized> Hot<K> {
             return Ok(Change::Lost);
         };
         let node = step.place.node;
-        let mut form = node.map_or_else(Form::empty, |node| Form::of(&node));
+        let mut form = node.map_or_else(UnpackedNode::empty, |node| UnpackedNode::of(&node));
         let around = match node {
             Some(_) => form.around(step.place.slot, fork.position),
             None => 0..1,
@@ -197,7 +197,7 @@ impl<K: Item + ?Sized> Hot<K> {
             drop(lock);
             return self.grow(path, depth + 1, key, value, fork, guard);
         }
-        let mut made = Made::default();
+        let mut made = UnpublishedBlocks::default();
         let new = self.make_leaf(&mut made, key, value)?;
         let Some(node) = node else {
             return self.push_down(step, &lock, fork, new, made, guard);
@@ -223,11 +223,11 @@ impl<K: Item + ?Sized> Hot<K> {
     /// locked.
     fn push_down<'a>(
         &'a self,
-        step: &Step<'a>,
-        lock: &NodeLock<'a>,
+        step: &PathStep<'a>,
+        lock: &NodeGuard<'a>,
         fork: Fork,
         new: Child,
-        mut made: Made<'a>,
+        mut made: UnpublishedBlocks<'a>,
         guard: &Guard<'_>,
     ) -> Result<Change> {
         let form = fork.pair(step.child, new);
@@ -241,11 +241,11 @@ impl<K: Item + ?Sized> Hot<K> {
     #[cold]
     fn split<'a>(
         &'a self,
-        path: &[Step<'a>],
+        path: &[PathStep<'a>],
         depth: usize,
-        lock: &NodeLock<'a>,
-        form: &Form,
-        mut made: Made<'a>,
+        lock: &NodeGuard<'a>,
+        form: &UnpackedNode,
+        mut made: UnpublishedBlocks<'a>,
         guard: &Guard<'_>,
     ) -> Result<Change> {
         let above = &path[depth - 1];
@@ -257,7 +257,7 @@ impl<K: Item + ?Sized> Hot<K> {
             return Ok(Change::Crowded(depth - 1));
         }
         let (left, position, right) = form.split();
-        let side = |made: &mut Made<'a>, form: &Form| {
+        let side = |made: &mut UnpublishedBlocks<'a>, form: &UnpackedNode| {
             if let Some(only) = form.only() {
                 return Ok((only, self.height(only)?));
             }
@@ -267,7 +267,7 @@ impl<K: Item + ?Sized> Hot<K> {
         let (left, left_height) = side(&mut made, &left)?;
         let (right, right_height) = side(&mut made, &right)?;
         let Some(parent) = parent else {
-            let pair = Form::pair(left, position, right);
+            let pair = UnpackedNode::pair(left, position, right);
             let height = left_height.max(right_height) + 1;
             let child = self.make_node(&mut made, &pair, height)?;
             let held = [lock, &above_lock];
@@ -278,7 +278,7 @@ impl<K: Item + ?Sized> Hot<K> {
         let Some(top_lock) = self.lock_beside(&[lock, &above_lock], top) else {
             return Ok(Change::Lost);
         };
-        let mut form = Form::of(&parent);
+        let mut form = UnpackedNode::of(&parent);
         form.replace(above.place.slot, left);
         form.part(above.place.slot, position, right);
         let child = self.make_node(&mut made, &form, parent.height())?;
@@ -288,7 +288,11 @@ impl<K: Item + ?Sized> Hot<K> {
     }
 
     /// The node above that of a step, if it takes in the topmost bit of that one when it is split.
-    fn parent_of_split<'a>(&'a self, path: &[Step<'a>], depth: usize) -> Result<Option<Node<'a>>> {
+    fn parent_of_split<'a>(
+        &'a self,
+        path: &[PathStep<'a>],
+        depth: usize,
+    ) -> Result<Option<Node<'a>>> {
         let above = &path[depth - 1];
         let height = self.height(above.child)?;
         let pulls_up = |parent: &Node<'_>| parent.height() <= height + 1;
@@ -302,7 +306,7 @@ impl<K: Item + ?Sized> Hot<K> {
     fn make_room<'a>(
         &'a self,
         key: &K,
-        mut path: Vec<Step<'a>>,
+        mut path: Vec<PathStep<'a>>,
         mut depth: usize,
         guard: &Guard<'_>,
     ) -> Result<()> {
@@ -318,8 +322,15 @@ impl<K: Item + ?Sized> Hot<K> {
             let (Some(node), Some(lock)) = (step.place.node, self.lock(step)) else {
                 return Ok(());
             };
-            let form = Form::of(&node);
-            let change = self.split(&path, depth, &lock, &form, Made::default(), guard)?;
+            let form = UnpackedNode::of(&node);
+            let change = self.split(
+                &path,
+                depth,
+                &lock,
+                &form,
+                UnpublishedBlocks::default(),
+                guard,
+            )?;
             drop(lock);
             let (Change::Done, Some(next)) = (change, full.pop()) else {
                 return Ok(());
@@ -340,7 +351,12 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// Takes the leaf at the end of a way out of its node, and the node out of that above it if it
     /// has only one other child.
-    fn remove_leaf(&self, path: &[Step<'_>], leaf: LeafRef<'_>, guard: &Guard<'_>) -> Attempt<u64> {
+    fn remove_leaf(
+        &self,
+        path: &[PathStep<'_>],
+        leaf: LeafRef<'_>,
+        guard: &Guard<'_>,
+    ) -> Attempt<u64> {
         let (Some(step), above) = (path.last(), path.iter().nth_back(1)) else {
             return Ok(None);
         };
@@ -348,7 +364,7 @@ impl<K: Item + ?Sized> Hot<K> {
             return Ok(None);
         };
         let before = leaf.value();
-        let mut made = Made::default();
+        let mut made = UnpublishedBlocks::default();
         let (Some(node), Some(above)) = (step.place.node, above) else {
             let gone = [step.child];
             let is_done = self.publish(&step.place, Child::NONE, made, &gone, &[&lock], guard)?;
@@ -357,7 +373,7 @@ impl<K: Item + ?Sized> Hot<K> {
         let Some(above_lock) = self.lock_beside(&[&lock], above) else {
             return Ok(None);
         };
-        let mut form = Form::of(&node);
+        let mut form = UnpackedNode::of(&node);
         form.remove(step.place.slot);
         let child = self.make_node_instead(&mut made, &form, node.height(), above.child)?;
         let (gone, held) = ([above.child, step.child], [&lock, &above_lock]);

@@ -1,6 +1,6 @@
 //! What an index must have to be the base of a layered one.
 
-use gabion_media::pmem::{Claim, Medium, Part, Pool};
+use gabion_media::pmem::{BlockClaim, Medium, Pool, RoomRequest};
 
 use super::Layered;
 use crate::fastfair::{self, FastFair};
@@ -40,13 +40,13 @@ pub trait Base: Index<u64> + Sized + 'static {
     /// What an empty base takes of the pool when it is found first and has as many parts as so many
     /// entries need.
     #[doc(hidden)]
-    fn planned_parts(_entries: u64) -> Vec<Part> {
+    fn planned_parts(_entries: u64) -> Vec<RoomRequest> {
         Vec::new()
     }
 
     /// Whether the base at an offset durably refers to a block; asked before there is a pool.
     #[doc(hidden)]
-    fn is_referenced(medium: &Medium, at: u64, claim: Claim) -> bool;
+    fn is_referenced(medium: &Medium, at: u64, claim: BlockClaim) -> bool;
 
     /// Keeps what leads to parts in DRAM from now on.
     #[doc(hidden)]
@@ -180,7 +180,7 @@ impl<const N: usize> Base for FastFair<N> {
         FastFair::at(pool, at)
     }
 
-    fn is_referenced(medium: &Medium, at: u64, claim: Claim) -> bool {
+    fn is_referenced(medium: &Medium, at: u64, claim: BlockClaim) -> bool {
         fastfair::is_referenced::<N>(medium, at, claim)
     }
 
@@ -220,7 +220,7 @@ impl<const BITS: u32> Base for SkipList<u64, BITS> {
         Ok(SkipList::at(pool, at, Seed::new(seed)))
     }
 
-    fn is_referenced(medium: &Medium, at: u64, claim: Claim) -> bool {
+    fn is_referenced(medium: &Medium, at: u64, claim: BlockClaim) -> bool {
         skiplist::is_referenced::<u64>(medium, at, claim)
     }
 

@@ -6,8 +6,10 @@ use super::layout::{block_bytes, first_page_at};
 use super::{Base, Layered, Options};
 use crate::cceh::Cceh;
 use crate::fastfair::FastFair;
-use crate::index::{Checked, Makers, OrderedMaker, Plan, index_by_methods, visit_by_hash};
-use crate::registered::{Kind, Persists, Reads, Registered};
+use crate::index::{
+    CheckSummary, CreateHints, Makers, OrderedMaker, index_by_methods, visit_by_hash,
+};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::skiplist::SkipList;
 use crate::{Error, OrderedIndex, Result};
 
@@ -41,8 +43,8 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
-        let Checked {
+    pub fn check(&self) -> Result<CheckSummary> {
+        let CheckSummary {
             mut entries,
             mut blocks,
         } = self.base.check()?;
@@ -81,7 +83,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             }
             lkey = seen.bound;
         }
-        Ok(Checked { entries, blocks })
+        Ok(CheckSummary { entries, blocks })
     }
 }
 
@@ -112,7 +114,7 @@ const fn options(merges_out_of_place: bool, caches_paths: bool) -> Options {
 
 fn create<B: Base, const PAGE: usize, const O: bool, const C: bool>(
     pool: &Pool,
-    plan: Plan,
+    plan: CreateHints,
 ) -> Result<Box<Layered<B, PAGE>>> {
     let index = Layered::create_with(pool, plan, options(O, C))?;
     Ok(Box::new(index))
@@ -152,7 +154,7 @@ const fn registered<
 >(
     name: &'static str,
     title: &'static str,
-    kind: Kind,
+    kind: IndexKind,
     remove: u64,
 ) -> Registered {
     let words = makers::<B, PAGE, O, C>(in_order::<B, PAGE, O, C>());
@@ -166,13 +168,13 @@ const fn registered_hash<B: Base, const PAGE: usize, const O: bool, const C: boo
     remove: u64,
 ) -> Registered {
     let words = makers::<B, PAGE, O, C>(None);
-    registered_as(name, title, Kind::Hash, remove, words)
+    registered_as(name, title, IndexKind::Hash, remove, words)
 }
 
 const fn registered_as(
     name: &'static str,
     title: &'static str,
-    kind: Kind,
+    kind: IndexKind,
     remove: u64,
     words: Makers<u64>,
 ) -> Registered {
@@ -180,8 +182,8 @@ const fn registered_as(
         name,
         title,
         kind,
-        reads: Reads::Optimistic,
-        persists: Persists {
+        reads: ReadProtocol::Optimistic,
+        persists: PersistCounts {
             insert: 1,
             update: 1,
             remove,
@@ -196,7 +198,7 @@ const fn registered_as(
 pub(crate) static BUFFERED_FASTFAIR: Registered = registered::<FastFair<29>, 64, false, false>(
     "fastfair-b",
     "FAST&FAIR with write buffers",
-    Kind::Tree,
+    IndexKind::Tree,
     4,
 );
 
@@ -204,7 +206,7 @@ pub(crate) static BUFFERED_FASTFAIR: Registered = registered::<FastFair<29>, 64,
 pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, false, false>(
     "p-skiplist-b",
     "P-Skiplist with write buffers",
-    Kind::List,
+    IndexKind::List,
     3,
 );
 
@@ -212,7 +214,7 @@ pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64
 pub(crate) static RENEWED_FASTFAIR: Registered = registered::<FastFair<29>, 64, true, false>(
     "fastfair-bo",
     "FAST&FAIR with write buffers, merged out of place",
-    Kind::Tree,
+    IndexKind::Tree,
     4,
 );
 
@@ -220,7 +222,7 @@ pub(crate) static RENEWED_FASTFAIR: Registered = registered::<FastFair<29>, 64, 
 pub(crate) static CACHED_FASTFAIR: Registered = registered::<FastFair<29>, 64, false, true>(
     "fastfair-bc",
     "FAST&FAIR with write buffers, ways in DRAM",
-    Kind::Tree,
+    IndexKind::Tree,
     4,
 );
 
@@ -229,7 +231,7 @@ pub(crate) static CACHED_FASTFAIR: Registered = registered::<FastFair<29>, 64, f
 pub(crate) static RENEWED_CACHED_FASTFAIR: Registered = registered::<FastFair<29>, 64, true, true>(
     "fastfair-boc",
     "FAST&FAIR with write buffers, merged out of place, ways in DRAM",
-    Kind::Tree,
+    IndexKind::Tree,
     4,
 );
 
@@ -237,7 +239,7 @@ pub(crate) static RENEWED_CACHED_FASTFAIR: Registered = registered::<FastFair<29
 pub(crate) static CACHED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, false, true>(
     "p-skiplist-bc",
     "P-Skiplist with write buffers, ways in DRAM",
-    Kind::List,
+    IndexKind::List,
     3,
 );
 
@@ -262,32 +264,32 @@ pub(crate) static RENEWED_CACHED_CCEH: Registered = registered_hash::<Cceh<false
 /// Small nodes, buffers of two pairs and pages of seven records, for tests of few entries.
 #[cfg(test)]
 pub(crate) static TINY_FASTFAIR: Registered =
-    registered::<FastFair<5>, 8, false, false>("fastfair-b-tiny", "", Kind::Tree, 2);
+    registered::<FastFair<5>, 8, false, false>("fastfair-b-tiny", "", IndexKind::Tree, 2);
 
 /// As a list in which every fourth node has a buffer.
 #[cfg(test)]
 pub(crate) static TINY_SKIPLIST: Registered =
-    registered::<SkipList<u64, 1>, 8, false, false>("p-skiplist-b-tiny", "", Kind::List, 3);
+    registered::<SkipList<u64, 1>, 8, false, false>("p-skiplist-b-tiny", "", IndexKind::List, 3);
 
 /// The small tree, merged out of place.
 #[cfg(test)]
 pub(crate) static TINY_RENEWED_FASTFAIR: Registered =
-    registered::<FastFair<5>, 8, true, false>("fastfair-bo-tiny", "", Kind::Tree, 2);
+    registered::<FastFair<5>, 8, true, false>("fastfair-bo-tiny", "", IndexKind::Tree, 2);
 
 /// The small tree with the ways to its leaves in DRAM.
 #[cfg(test)]
 pub(crate) static TINY_CACHED_FASTFAIR: Registered =
-    registered::<FastFair<5>, 8, false, true>("fastfair-bc-tiny", "", Kind::Tree, 2);
+    registered::<FastFair<5>, 8, false, true>("fastfair-bc-tiny", "", IndexKind::Tree, 2);
 
 /// The small tree, merged out of place, with the ways to its leaves in DRAM.
 #[cfg(test)]
 pub(crate) static TINY_RENEWED_CACHED_FASTFAIR: Registered =
-    registered::<FastFair<5>, 8, true, true>("fastfair-boc-tiny", "", Kind::Tree, 2);
+    registered::<FastFair<5>, 8, true, true>("fastfair-boc-tiny", "", IndexKind::Tree, 2);
 
 /// The list with the ways to its tall nodes in DRAM.
 #[cfg(test)]
 pub(crate) static TINY_CACHED_SKIPLIST: Registered =
-    registered::<SkipList<u64, 1>, 8, false, true>("p-skiplist-bc-tiny", "", Kind::List, 3);
+    registered::<SkipList<u64, 1>, 8, false, true>("p-skiplist-bc-tiny", "", IndexKind::List, 3);
 
 /// CCEH with small pages: its segments and buffers are small where few entries are planned.
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(super) const BASE_AT: u64 = 256;
 
 media_struct! {
     /// What changes in the root block.
-    pub(super) struct Moving {
+    pub(super) struct RootState {
         pub(super) logs: PAtomicU64,
         pub(super) floor: PAtomicU64,
         pub(super) unused: [PAtomicU64; 6],
@@ -44,9 +44,9 @@ media_struct! {
 }
 
 const _: () = {
-    assert!(size_of::<Moving>() == 64);
-    assert!(offset_of!(Moving, logs) == 0);
-    assert!(offset_of!(Moving, floor) == 8);
+    assert!(size_of::<RootState>() == 64);
+    assert!(offset_of!(RootState, logs) == 0);
+    assert!(offset_of!(RootState, floor) == 8);
 };
 
 /// Where the first page of the logs is, in the block of a root with a base of so many bytes.

@@ -33,20 +33,20 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::POff;
 
-use super::layout::{MOVING_AT, Moving};
+use super::layout::{MOVING_AT, RootState};
 use super::readpath::bound_of;
 use super::{Base, Layered};
 use crate::Result;
 use crate::spoton::buffer::Buffer;
-use crate::spoton::mnode::{Born, Locked};
-use crate::sptree::router::Hint;
+use crate::spoton::mnode::{LockedNode, NodeInit};
+use crate::sptree::router::SearchStart;
 
 impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// Brings what is in the buffers of a node into the base, durably.
     ///
     /// # Errors
     /// No space, or damage on the medium: what was not brought there is where it was.
-    fn merge(&self, node: &Locked<'_>) -> Result<()> {
+    fn merge(&self, node: &LockedNode<'_>) -> Result<()> {
         if self.merges_out_of_place {
             self.base
                 .insert_all(&self.pairs_of(self.buffers_of(node)))?;
@@ -78,7 +78,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// Makes room in the buffer of a node for a pair with this position: merges what has to be, and
     /// lets the range of the node follow that of its part. False if the base has no space.
-    pub(super) fn merge_if_room(&self, node: &Locked<'_>, position: u64) -> Result<bool> {
+    pub(super) fn merge_if_room(&self, node: &LockedNode<'_>, position: u64) -> Result<bool> {
         let merged = match self.buffer_of(node, position) {
             Some(buffer) if !self.merges_out_of_place => self.merge_in_place(buffer),
             _ => self.merge(node),
@@ -93,7 +93,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// Gives what lies behind the first part of a node to a new one, after what waits, unless the
     /// base has no space for that.
-    fn cut(&self, node: &Locked<'_>) -> Result<()> {
+    fn cut(&self, node: &LockedNode<'_>) -> Result<()> {
         let lkey = self.base.next_part(node.lkey())?;
         let is_within = |lkey: &u64| bound_of(node).is_none_or(|bound| *lkey < bound);
         let Some(lkey) = lkey.filter(is_within) else {
@@ -103,7 +103,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             Err(error) if error.is_no_space() => return Ok(()),
             merged => merged?,
         }
-        let born = Born {
+        let born = NodeInit {
             leaf: 0,
             lkey,
             hkey: node.hkey(),
@@ -123,14 +123,14 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     /// Makes the node of a link the right neighbour of another one.
-    pub(super) fn link(&self, node: &Locked<'_>, link: u64) {
+    pub(super) fn link(&self, node: &LockedNode<'_>, link: u64) {
         let next = link.checked_sub(1);
         node.link(next.and_then(|next| Some((next, self.nodes.get(next)?))));
     }
 
     /// Tells the router of a node.
-    pub(super) fn lead_to(&self, node: &Locked<'_>) {
-        let hint = Hint {
+    pub(super) fn lead_to(&self, node: &LockedNode<'_>) {
+        let hint = SearchStart {
             node: node.number,
             leaf: 0,
         };
@@ -219,12 +219,12 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// The right neighbour of a node, locked. By its number: a search for it by key may come along
     /// the node itself, whose lock is held. Whoever calls holds `round`, so nobody else buries it.
-    fn lock_right(&self, node: &Locked<'_>) -> Option<Locked<'_>> {
+    fn lock_right(&self, node: &LockedNode<'_>) -> Option<LockedNode<'_>> {
         self.nodes.lock(node.next().checked_sub(1)?)
     }
 
     /// Empties the buffers of a node, or logs anew what the base has no space for.
-    fn settle(&self, node: &Locked<'_>) -> Result<()> {
+    fn settle(&self, node: &LockedNode<'_>) -> Result<()> {
         match self.merge(node) {
             Err(error) if error.is_no_space() => {}
             done => return done,
@@ -237,7 +237,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     /// Joins a node and its right neighbour, both without buffers.
-    fn join(&self, node: &Locked<'_>, right: Locked<'_>) {
+    fn join(&self, node: &LockedNode<'_>, right: LockedNode<'_>) {
         node.set_last(node.last().max(right.last()));
         node.set_hkey(right.hkey());
         self.link(node, right.next());
@@ -248,7 +248,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     fn raise(&self, floor: u64) {
-        let moving: &Moving = self.medium.at(POff::new(self.root + MOVING_AT));
+        let moving: &RootState = self.medium.at(POff::new(self.root + MOVING_AT));
         // DURABLE: the floor, before a change below it is written over.
         // ORDER: Release: as below.
         moving

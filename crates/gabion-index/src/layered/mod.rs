@@ -91,7 +91,7 @@
 //! | in-place merging (4.3.2) | `merge.rs` |
 //! | write buffer of a segment (4.3.1) | the ways of a node's buffer; `segments.rs` |
 //! | out-of-place merging (4.3.2) | [`Options::merges_out_of_place`]; `renew.rs` of both bases |
-//! | caching internal nodes (4.3.3) | [`Options::caches_paths`]; `spoton/paths.rs` |
+//! | caching internal nodes (4.3.3) | [`Options::caches_paths`]; `spoton/search_starts.rs` |
 //! | caching the directory (4.3.3) | the same; `extendible/mirror.rs` |
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",

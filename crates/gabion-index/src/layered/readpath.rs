@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Base, Layered};
 use crate::spoton::bloom::tag_of;
 use crate::spoton::buffer::Buffer;
-use crate::spoton::mnode::{Locked, Mnode};
+use crate::spoton::mnode::{LockedNode, Mnode};
 use crate::{OrderedIndex, Result};
 
 /// Where bits of hashes begin that tell keys of a buffer apart.
@@ -16,7 +16,7 @@ const TURNS_MAX: u32 = 4;
 
 /// A node whose range holds a position, as it was seen.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct NodeView<'a> {
     pub(super) node: &'a Mnode,
     pub(super) number: u64,
     /// Its word.
@@ -35,7 +35,7 @@ struct Copied {
 impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// The node whose range holds a position.
     #[inline]
-    pub(super) fn see(&self, position: u64) -> Seen<'_> {
+    pub(super) fn see(&self, position: u64) -> NodeView<'_> {
         let mut number = self.router.find(&position).map_or(0, |hint| hint.node);
         let mut turns = 0;
         loop {
@@ -53,7 +53,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             } else if bound.is_some_and(|bound| position >= bound) {
                 node.next()
             } else {
-                return Seen {
+                return NodeView {
                     node,
                     number,
                     word,
@@ -68,7 +68,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// The node whose range holds a position, locked.
     #[inline]
-    pub(super) fn lock(&self, position: u64) -> Locked<'_> {
+    pub(super) fn lock(&self, position: u64) -> LockedNode<'_> {
         loop {
             let seen = self.see(position);
             if let Some(node) = seen.node.lock_seen(seen.number, seen.word) {
@@ -104,7 +104,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     pub fn get(&self, key: u64) -> Result<Option<u64>> {
         let (position, tag) = (self.base.position(key), self.tag(key));
         loop {
-            let Seen { node, word, .. } = self.see(position);
+            let NodeView { node, word, .. } = self.see(position);
             let buffer = self.buffer_of(node, position);
             let found = match buffer.and_then(|buffer| buffer.find(key, tag)) {
                 Some((_, value)) => Ok(Some(value)),
@@ -138,7 +138,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// Up to `limit` entries of a node from a position on, in the order of their keys. Means
     /// nothing if somebody writes meanwhile.
-    fn copy(&self, seen: &Seen<'_>, from: u64, limit: usize) -> Result<Copied> {
+    fn copy(&self, seen: &NodeView<'_>, from: u64, limit: usize) -> Result<Copied> {
         // As many as a part has, most often.
         let wanted = limit.min(2 * self.shape.pairs + 2);
         let mut stored = Vec::with_capacity(wanted);

@@ -18,16 +18,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, POff, Pool, PoolOptions, Reachable};
 use parking_lot::Mutex;
 
-use super::layout::{BASE_AT, MOVING_AT, Moving, block_bytes, first_page_at};
+use super::layout::{BASE_AT, MOVING_AT, RootState, block_bytes, first_page_at};
 use super::{Base, Layered, Options};
-use crate::index::{Plan, root_of};
+use crate::index::{CreateHints, root_of};
 use crate::spoton::buffer::{Buffers, Tagged};
 use crate::spoton::layout::{PAGE_HINT, Record};
-use crate::spoton::log::{self, Logged, Logs};
-use crate::spoton::mnode::{Born, Locked, Mnodes};
+use crate::spoton::log::{self, LoggedChange, Logs};
+use crate::spoton::mnode::{LockedNode, Mnodes, NodeInit};
 use crate::sptree::router::Router;
 use crate::{Error, Result, Seed, root};
 
@@ -69,7 +69,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
         Self::create_with(pool, plan, Options::default())
     }
 
@@ -77,7 +77,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     ///
     /// # Errors
     /// As [`Layered::create`]; more buffers than the pool could have logs for.
-    pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
+    pub fn create_with(pool: &Pool, plan: CreateHints, options: Options) -> Result<Self> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let planned = || Self::planned_buffers(pool, plan.capacity);
         let buffers = options.buffers.unwrap_or_else(planned).max(1);
@@ -100,7 +100,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             B::place(pool, root + BASE_AT);
             let first = first_page_at(root, B::EMPTY_BYTES);
             let first = log::place::<PAGE>(pool, first, pages);
-            let moving: &Moving = pool.at(POff::new(root + MOVING_AT));
+            let moving: &RootState = pool.at(POff::new(root + MOVING_AT));
             // ORDER: Relaxed: nobody else sees it before the pool refers to it.
             moving.logs.store(pool, first, Ordering::Relaxed);
             pool.flush(moving);
@@ -191,17 +191,17 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// The last change of each key in some pages that is above the floor, and the page that has to
     /// stay for it, with the first of its last records that all say the same; and the greatest
     /// number of all changes.
-    pub(super) fn last_changes(&self, chain: &[u64]) -> (BTreeMap<u64, (Logged, u64)>, u64) {
-        let moving: &Moving = self.medium.at(POff::new(self.root + MOVING_AT));
+    pub(super) fn last_changes(&self, chain: &[u64]) -> (BTreeMap<u64, (LoggedChange, u64)>, u64) {
+        let moving: &RootState = self.medium.at(POff::new(self.root + MOVING_AT));
         // ORDER: Relaxed: nobody writes.
         let floor = moving.floor.load(&self.medium, Ordering::Relaxed);
-        let mut last: BTreeMap<u64, (Logged, u64)> = BTreeMap::new();
+        let mut last: BTreeMap<u64, (LoggedChange, u64)> = BTreeMap::new();
         let of_page = |page: &u64| {
             let page = *page;
             self.logs.records(page).map(move |logged| (logged, page))
         };
         let above = chain.iter().flat_map(of_page);
-        let mut above: Vec<(Logged, u64)> =
+        let mut above: Vec<(LoggedChange, u64)> =
             above.filter(|(logged, _)| logged.number > floor).collect();
         above.sort_unstable_by_key(|(logged, _)| (logged.key, logged.number));
         for (logged, page) in above {
@@ -216,7 +216,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     fn recover(&mut self) -> Result<()> {
-        let moving: &Moving = self.medium.at(POff::new(self.root + MOVING_AT));
+        let moving: &RootState = self.medium.at(POff::new(self.root + MOVING_AT));
         // ORDER: Relaxed: nobody else knows the index.
         let floor = moving.floor.load(&self.medium, Ordering::Relaxed);
         self.floor.store(floor, Ordering::Relaxed);
@@ -281,11 +281,11 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// Makes the nodes, and fills their buffers. Both lists are in order.
     fn make_nodes(&self, starts: &[u64], pending: &[Waiting], changes: u64) -> Result<()> {
-        let mut before: Option<Locked<'_>> = None;
+        let mut before: Option<LockedNode<'_>> = None;
         let mut rest = pending;
         for (number, lkey) in starts.iter().enumerate() {
             let next = starts.get(number + 1);
-            let born = Born {
+            let born = NodeInit {
                 leaf: 0,
                 lkey: *lkey,
                 hkey: u64::MAX,
@@ -362,7 +362,7 @@ pub(super) fn starts_of(parts: &[u64], pending: &[Waiting], room: usize) -> (Vec
 
 /// What recovery of the pool asks: whether the logs or the base durably refer to a block. The pool
 /// itself answers for its root.
-fn is_referenced<B: Base, const PAGE: usize>(medium: &Medium, claim: Claim) -> bool {
+fn is_referenced<B: Base, const PAGE: usize>(medium: &Medium, claim: BlockClaim) -> bool {
     let root = root_of(medium);
     if claim.hint == PAGE_HINT {
         return log::is_in_chain::<PAGE>(medium, root + MOVING_AT, claim);

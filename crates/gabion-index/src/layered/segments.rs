@@ -17,7 +17,7 @@
 //!
 //! A segment that splits keeps its number of buckets, so a key keeps its way.
 
-use gabion_media::pmem::{Claim, Medium, Part, Pool};
+use gabion_media::pmem::{BlockClaim, Medium, Pool, RoomRequest};
 
 use super::base::Shape;
 use super::{Base, Layered};
@@ -58,7 +58,7 @@ impl Base for Cceh<false> {
         Cceh::at(pool, at, seed, entries)
     }
 
-    fn planned_parts(entries: u64) -> Vec<Part> {
+    fn planned_parts(entries: u64) -> Vec<RoomRequest> {
         Cceh::<false>::planned_parts(entries)
     }
 
@@ -66,7 +66,7 @@ impl Base for Cceh<false> {
         self.presplit(entries)
     }
 
-    fn is_referenced(medium: &Medium, _at: u64, claim: Claim) -> bool {
+    fn is_referenced(medium: &Medium, _at: u64, claim: BlockClaim) -> bool {
         claim.is_in_word(medium)
     }
 

@@ -9,12 +9,12 @@ use gabion_media::pmem::model::{Model, Preset};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::layout::{BASE_AT, MOVING_AT, Moving};
+use super::layout::{BASE_AT, MOVING_AT, RootState};
 use super::recovery::{Waiting, starts_of};
 use super::{Base, Layered, Options};
 use crate::cceh::Cceh;
 use crate::fastfair::FastFair;
-use crate::index::Plan;
+use crate::index::CreateHints;
 use crate::registry::by_name;
 use crate::skiplist::SkipList;
 use crate::spoton::buffer::{Buffer, Tagged};
@@ -453,7 +453,7 @@ fn absurd_numbers_of_buffers_are_refused() {
         let made = TinyTree::create_with(&pool, SMALL, with(buffers));
         assert!(made.is_err(), "{buffers}");
     }
-    let plan = Plan {
+    let plan = CreateHints {
         capacity: u64::MAX,
         ..SMALL
     };
@@ -518,7 +518,10 @@ fn the_table_is_right() {
     let rows = [(0, 64), (MOVING_AT, 8), (72, 8), (80, 176)];
     assert_eq!(table, rows);
     assert_eq!(80 + 176, BASE_AT);
-    assert_eq!(MOVING_AT + std::mem::offset_of!(Moving, floor) as u64, 72);
+    assert_eq!(
+        MOVING_AT + std::mem::offset_of!(RootState, floor) as u64,
+        72
+    );
 }
 
 /// Bytes that the media write for an insert of a random key, and read for a lookup, on the model.
@@ -533,7 +536,7 @@ fn volumes(name: &str) -> [u64; 2] {
         watcher: Some(model.clone()),
         ..(registered.words.pool_options)()
     });
-    let plan = Plan {
+    let plan = CreateHints {
         capacity: KEYS,
         seed: Some(7),
     };

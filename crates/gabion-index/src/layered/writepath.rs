@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use super::{Base, Layered};
 use crate::Result;
 use crate::spoton::buffer::{Buffer, Tagged};
-use crate::spoton::log::{Logged, Slot};
-use crate::spoton::mnode::Locked;
+use crate::spoton::log::{ChangeSlot, LoggedChange};
+use crate::spoton::mnode::LockedNode;
 
 /// What a node has of a key.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     #[inline]
-    fn find(&self, node: &Locked<'_>, key: u64, position: u64, tag: u8) -> Result<Found> {
+    fn find(&self, node: &LockedNode<'_>, key: u64, position: u64, tag: u8) -> Result<Found> {
         let buffer = self.buffer_of(node, position);
         if let Some((place, value)) = buffer.and_then(|buffer| buffer.find(key, tag)) {
             return Ok(Found {
@@ -120,7 +120,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     /// A buffer of the node with room for a pair with this position: its own, or a free one.
-    pub(super) fn free_buffer(&self, node: &Locked<'_>, position: u64) -> Option<&Buffer> {
+    pub(super) fn free_buffer(&self, node: &LockedNode<'_>, position: u64) -> Option<&Buffer> {
         if node.buffer().is_none() {
             node.set_buffer(self.buffers.take(node.number));
         }
@@ -129,14 +129,14 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     /// Takes the buffer of a node away if nothing waits in any of its ways.
-    pub(super) fn release_if_empty(&self, node: &Locked<'_>) {
+    pub(super) fn release_if_empty(&self, node: &LockedNode<'_>) {
         if self.buffers_of(node).all(|buffer| buffer.count() == 0) {
             self.release_buffer(node);
         }
     }
 
     /// Takes the empty buffer of a node away.
-    pub(super) fn release_buffer(&self, node: &Locked<'_>) {
+    pub(super) fn release_buffer(&self, node: &LockedNode<'_>) {
         if let Some(number) = node.buffer() {
             node.set_buffer(None);
             self.buffers.give_back(number);
@@ -144,7 +144,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     /// Room in the logs for a change of the base, if they have changes of the node that count.
-    fn slot_if_due(&self, node: &Locked<'_>) -> Result<Option<Slot<'_, PAGE>>> {
+    fn slot_if_due(&self, node: &LockedNode<'_>) -> Result<Option<ChangeSlot<'_, PAGE>>> {
         // ORDER: Acquire pairs with the release of `raise`; an older floor costs a record.
         let is_due = node.last() > self.floor.load(Ordering::Acquire);
         is_due.then(|| self.logs.slot()).transpose()
@@ -153,14 +153,14 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// Writes the next change to the logs, durably.
     pub(super) fn fill(
         &self,
-        node: &Locked<'_>,
-        slot: Slot<'_, PAGE>,
+        node: &LockedNode<'_>,
+        slot: ChangeSlot<'_, PAGE>,
         key: u64,
         value: Option<u64>,
     ) {
         // ORDER: Relaxed: among changes of one node the lock sees to the order.
         let number = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
-        slot.fill(Logged { key, number, value });
+        slot.fill(LoggedChange { key, number, value });
         node.set_last(number);
     }
 }

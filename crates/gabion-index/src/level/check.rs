@@ -6,15 +6,15 @@ use super::LevelTable;
 use super::form::Form;
 use super::places::Levels;
 use crate::bucket::{Bucket, Value};
-use crate::index::Checked;
-use crate::line::Array;
+use crate::index::CheckSummary;
+use crate::line::LineArray;
 use crate::{Error, Result};
 
 impl<F: Form> LevelTable<F> {
     /// All buckets.
     fn buckets(&self, levels: Levels) -> impl Iterator<Item = &F::Bucket> {
         let of_level =
-            |level: Array| (0..level.len()).map(move |number| Self::bucket(level, number));
+            |level: LineArray| (0..level.len()).map(move |number| Self::bucket(level, number));
         let buckets = of_level(levels.top).chain(of_level(levels.bottom));
         buckets.map(|at| {
             let line = self.medium.at(at);
@@ -51,7 +51,7 @@ impl<F: Form> LevelTable<F> {
     }
 
     /// Checks the invariants, while nobody writes.
-    pub(super) fn check_all(&self) -> Result<Checked> {
+    pub(super) fn check_all(&self) -> Result<CheckSummary> {
         let levels = self.levels(self.top());
         let mut keys = HashSet::new();
         for line in self.buckets(levels) {
@@ -74,6 +74,6 @@ impl<F: Form> LevelTable<F> {
         }
         let entries = keys.len() as u64;
         // The root and two levels.
-        Ok(Checked { entries, blocks: 3 })
+        Ok(CheckSummary { entries, blocks: 3 })
     }
 }

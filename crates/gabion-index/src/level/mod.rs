@@ -96,9 +96,9 @@
 //! |---|---|
 //! | top level, bottom level, interim level | `Levels`, the third level |
 //! | token | a bit of the tokens of a [`Bucket`] |
-//! | insertion, at most one movement | `write.rs`: `put`, `make_room` |
+//! | insertion, at most one movement | `writepath.rs`: `put`, `make_room` |
 //! | in-place resizing | `resize.rs`: `grow` |
-//! | opportunistic log-free update | `write.rs`: `change`; [`Bucket::exchange`] |
+//! | opportunistic log-free update | `writepath.rs`: `change`; [`Bucket::exchange`] |
 //!
 //! Source: P. Zuo, Y. Hua, J. Wu, "Write-optimized and high-performance hashing index scheme for
 //! persistent memory", OSDI 2018.
@@ -106,14 +106,14 @@
 mod check;
 pub mod form;
 mod places;
-mod read;
+mod readpath;
 mod recovery;
 mod resize;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod update_tests;
-mod write;
+mod writepath;
 
 use std::sync::atomic::AtomicU64;
 
@@ -122,11 +122,11 @@ use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
-use crate::index::{Plan, index_of_words};
+use crate::index::{CreateHints, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::lock::Stripes;
 use crate::registered::Registered;
-use crate::root::{self, Facts};
+use crate::root::{self, RootFacts};
 use crate::update_log::UpdateLog;
 use crate::{Result, Seed};
 use form::{Form, Lines, LoggedQuads, Padded, Quads, StreamedQuads};
@@ -170,7 +170,7 @@ pub struct LevelTable<F: Form> {
     moves: AtomicU64,
     /// Updates that no single store makes.
     log: UpdateLog<F::Bucket>,
-    facts: Facts,
+    facts: RootFacts,
     pool: Pool,
 }
 
@@ -185,12 +185,12 @@ impl<F: Form> LevelTable<F> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for the planned table: nothing has changed then.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
         let bits = planned_bits(plan.capacity, F::Bucket::SLOTS);
         let levels = [bits - 1, bits].map(|bits| Self::bytes_of_level(1 << bits));
         let levels = levels.map(|bytes| root::part(bytes, LEVEL_ALIGN));
         root::expect_room(pool, Self::BEHIND, levels)?;
-        let facts = Facts::create(pool, Self::LAYOUT, Self::BEHIND, plan)?;
+        let facts = RootFacts::create(pool, Self::LAYOUT, Self::BEHIND, plan)?;
         Self::with(pool, facts, Some(0))
     }
 
@@ -199,10 +199,10 @@ impl<F: Form> LevelTable<F> {
     /// # Errors
     /// No such table there, or a damaged one.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
+        Self::with(pool, RootFacts::open(pool, Self::LAYOUT)?, None)
     }
 
-    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+    fn with(pool: &Pool, facts: RootFacts, entries: Option<u64>) -> Result<Self> {
         let _within = pool.write_guard();
         let this = LevelTable {
             medium: Medium::clone(pool),

@@ -7,8 +7,8 @@ use gabion_media::pmem::{PAtomicU64, POff};
 use super::LevelTable;
 use super::form::Form;
 use crate::bucket::{Bucket, PairFlush};
-use crate::line::{Array, LINE_BYTES};
-use crate::lock::{Held, Stripes};
+use crate::line::{LINE_BYTES, LineArray};
+use crate::lock::{StripeGuard, Stripes};
 
 /// What offsets of levels are multiples of.
 pub(super) const LEVEL_ALIGN: u64 = 256;
@@ -36,8 +36,8 @@ impl Hashes {
 /// The two levels of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Levels {
-    pub(super) top: Array,
-    pub(super) bottom: Array,
+    pub(super) top: LineArray,
+    pub(super) bottom: LineArray,
 }
 
 impl Levels {
@@ -60,7 +60,7 @@ pub(super) fn planned_bits(capacity: u64, slots: usize) -> u32 {
     // Both levels have one and a half times as many buckets as the top.
     let buckets = u128::from(capacity) * 200 / u128::from(3 * slots as u64 * PLANNED_LOAD);
     let buckets = u64::try_from(buckets).unwrap_or(u64::MAX);
-    let buckets = buckets.clamp(1 << TOP_BITS_MIN, 1 << Array::BITS_MAX);
+    let buckets = buckets.clamp(1 << TOP_BITS_MIN, 1 << LineArray::BITS_MAX);
     buckets.next_power_of_two().ilog2()
 }
 
@@ -88,12 +88,12 @@ impl<F: Form> LevelTable<F> {
 
     /// Where the bucket with a number is, or what follows the last one.
     #[inline]
-    pub(super) fn bucket(level: Array, number: u64) -> POff<F::Bucket> {
+    pub(super) fn bucket(level: LineArray, number: u64) -> POff<F::Bucket> {
         POff::new(level.offset() + number * Self::STRIDE)
     }
 
     /// The word of a level that names the one below.
-    pub(super) fn below(&self, level: Array) -> &PAtomicU64 {
+    pub(super) fn below(&self, level: LineArray) -> &PAtomicU64 {
         self.medium.at(Self::bucket(level, level.len()).cast())
     }
 
@@ -113,18 +113,18 @@ impl<F: Form> LevelTable<F> {
 
     /// The top level in use.
     #[inline]
-    pub(super) fn top(&self) -> Array {
+    pub(super) fn top(&self) -> LineArray {
         // ORDER: Acquire pairs with the release of `adopt`: the levels are read as they were built.
-        Array(self.top.load(Ordering::Acquire))
+        LineArray(self.top.load(Ordering::Acquire))
     }
 
     /// The levels below and with `top`. If it is not in use any more, they mean nothing.
     #[inline]
-    pub(super) fn levels(&self, top: Array) -> Levels {
+    pub(super) fn levels(&self, top: LineArray) -> Levels {
         // ORDER: Acquire: before the loads of buckets.
-        let below = Array(self.below(top).peek(Ordering::Acquire));
+        let below = LineArray(self.below(top).peek(Ordering::Acquire));
         // The bits are known, and what is reused memory may say others.
-        let bottom = Array::new(below.offset(), top.bits() - 1);
+        let bottom = LineArray::new(below.offset(), top.bits() - 1);
         Levels { top, bottom }
     }
 
@@ -142,7 +142,7 @@ impl<F: Form> LevelTable<F> {
     /// The place of a key in a level by one of its hashes. None if the level is not there, because
     /// it is not in use any more.
     #[inline]
-    pub(super) fn place(&self, level: Array, hash: u64) -> Option<&F::Bucket> {
+    pub(super) fn place(&self, level: LineArray, hash: u64) -> Option<&F::Bucket> {
         self.medium.try_at(Self::bucket(level, level.home(hash)))
     }
 
@@ -175,13 +175,13 @@ impl<F: Form> LevelTable<F> {
 }
 
 /// The locks of both groups of a key.
-pub(super) struct Groups<'a> {
-    pub(super) first: Held<'a>,
-    pub(super) second: Option<Held<'a>>,
+pub(super) struct GroupLocks<'a> {
+    pub(super) first: StripeGuard<'a>,
+    pub(super) second: Option<StripeGuard<'a>>,
     pub(super) stripes: [usize; 2],
 }
 
-impl Groups<'_> {
+impl GroupLocks<'_> {
     /// Makes readers of both groups read again.
     pub(super) fn step(&mut self) {
         self.first.step();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_group_is_two_neighbours_and_the_one_below() {
-        let (top, bottom) = (Array::new(4096, 5), Array::new(64, 4));
+        let (top, bottom) = (LineArray::new(4096, 5), LineArray::new(64, 4));
         for hash in (0..64_u64).map(|number| number << 58) {
             assert_eq!(top.home(hash) / 2, bottom.home(hash));
         }
@@ -217,7 +217,7 @@ mod tests {
                 let slots = ((of_bucket as u64) << bits(capacity)) * 3 / 2;
                 assert!(slots * 8 / 10 >= capacity && slots * 4 / 10 < capacity);
             }
-            assert_eq!(bits(u64::MAX), Array::BITS_MAX);
+            assert_eq!(bits(u64::MAX), LineArray::BITS_MAX);
         }
     }
 }

@@ -7,9 +7,9 @@ use gabion_media::pmem::{PAtomicU64, POff};
 use super::LevelTable;
 use super::form::Form;
 use super::places::Levels;
-use super::write::NOTE_OFFSET_BITS;
+use super::writepath::NOTE_OFFSET_BITS;
 use crate::bucket::Bucket;
-use crate::line::Array;
+use crate::line::LineArray;
 use crate::{Error, Result};
 
 impl<F: Form> LevelTable<F> {
@@ -20,7 +20,7 @@ impl<F: Form> LevelTable<F> {
             self.adopt(*top);
         }
         if list.len() < 2 {
-            let top = list.first().copied().unwrap_or(Array(0));
+            let top = list.first().copied().unwrap_or(LineArray(0));
             self.found(top, list.len())?;
             return Ok(());
         }
@@ -36,16 +36,16 @@ impl<F: Form> LevelTable<F> {
     }
 
     /// The levels from the top down, checked.
-    fn list_levels(&self) -> Result<Vec<Array>> {
-        let mut list: Vec<Array> = Vec::new();
+    fn list_levels(&self) -> Result<Vec<LineArray>> {
+        let mut list: Vec<LineArray> = Vec::new();
         let mut word = &self.state().top;
         loop {
             // ORDER: Relaxed: nobody else has the table yet.
-            let level = Array(word.load(&self.medium, Ordering::Relaxed));
+            let level = LineArray(word.load(&self.medium, Ordering::Relaxed));
             if level.0 == 0 {
                 // The first level of a new table has a size that is planned.
                 let planned = self.planned_bits() - 1;
-                let is_planned = |only: &Array| only.bits() == planned;
+                let is_planned = |only: &LineArray| only.bits() == planned;
                 return match &list[..] {
                     [only] if !is_planned(only) => Err(self.damaged(word)),
                     _ => Ok(list),
@@ -88,7 +88,7 @@ impl<F: Form> LevelTable<F> {
     /// The bucket of the top or the bottom at an offset, if there is one.
     fn bucket_at(&self, at: u64) -> Option<&F::Bucket> {
         let levels = self.levels(self.top());
-        let is_in = |level: Array| {
+        let is_in = |level: LineArray| {
             let end = Self::bucket(level, level.len()).raw();
             let is_within = (level.offset()..end).contains(&at);
             is_within && (at - level.offset()).is_multiple_of(Self::STRIDE)

@@ -11,9 +11,9 @@ use gabion_media::pmem::{POff, Retiring};
 use super::LevelTable;
 use super::form::Form;
 use super::places::LEVEL_ALIGN;
-use super::write::ValueOf;
+use super::writepath::ValueOf;
 use crate::bucket::Bucket;
-use crate::line::{Array, Line};
+use crate::line::{Line, LineArray};
 use crate::{Error, Result};
 
 /// Buckets of the old bottom whose entries are written at once.
@@ -22,7 +22,7 @@ const BATCH: u64 = 64;
 impl<F: Form> LevelTable<F> {
     /// Makes room, unless another thread has done so since `full` was the top.
     #[cold]
-    pub(super) fn grow(&self, full: Array) -> Result<()> {
+    pub(super) fn grow(&self, full: LineArray) -> Result<()> {
         let _growth = self.growth.lock();
         if self.top() != full {
             return Ok(());
@@ -35,7 +35,7 @@ impl<F: Form> LevelTable<F> {
     }
 
     /// Adds the levels that a new table lacks: none after a creation that came to its end.
-    pub(super) fn found(&self, mut top: Array, mut count: usize) -> Result<()> {
+    pub(super) fn found(&self, mut top: LineArray, mut count: usize) -> Result<()> {
         let bits = self.planned_bits();
         while count < 2 {
             let next = if count == 0 { bits - 1 } else { top.bits() + 1 };
@@ -48,8 +48,8 @@ impl<F: Form> LevelTable<F> {
 
     /// Puts a level on top of `top`, which may be none. If there is a third level below then,
     /// `bottom`, its entries are copied into the new one, and it goes. All locks are held.
-    fn push(&self, top: Array, bits: u32, bottom: Option<Array>) -> Result<()> {
-        if bits > Array::BITS_MAX {
+    fn push(&self, top: LineArray, bits: u32, bottom: Option<LineArray>) -> Result<()> {
+        if bits > LineArray::BITS_MAX {
             return Err(Error::ShardLimit);
         }
         // The reference to the top moves.
@@ -58,7 +58,7 @@ impl<F: Form> LevelTable<F> {
         let hint = self.medium.offset_of(&state.top).raw();
         let bytes = Self::bytes_of_level(1 << bits);
         let space = self.pool.alloc_aligned(bytes, LEVEL_ALIGN, hint)?;
-        let level = Array::new(space.offset::<Line>().raw(), bits);
+        let level = LineArray::new(space.offset::<Line>().raw(), bits);
         let retiring = match bottom {
             Some(bottom) => {
                 match F::STREAMS {
@@ -90,20 +90,20 @@ impl<F: Form> LevelTable<F> {
     }
 
     /// Uses the levels from `top` on.
-    pub(super) fn adopt(&self, top: Array) {
+    pub(super) fn adopt(&self, top: LineArray) {
         // ORDER: Release pairs with the acquire of `top`. Before the level below is cut: a reader
         // that finds it gone finds this, too.
         self.top.store(top.0, Ordering::Release);
     }
 
     /// Announces that the level below `above` goes.
-    pub(super) fn announce(&self, above: Array, level: Array) -> Result<Retiring<'_>> {
+    pub(super) fn announce(&self, above: LineArray, level: LineArray) -> Result<Retiring<'_>> {
         let hint = self.medium.offset_of(self.below(above)).raw();
         Ok(self.pool.retire::<Line>(POff::new(level.offset()), hint)?)
     }
 
     /// Cuts the list of levels behind `last`.
-    pub(super) fn cut(&self, last: Array, retiring: Retiring<'_>) {
+    pub(super) fn cut(&self, last: LineArray, retiring: Retiring<'_>) {
         let word = self.below(last);
         // DURABLE: that nothing refers to the level below, before its space is free.
         // ORDER: Release: after the store of `adopt`.
@@ -114,7 +114,7 @@ impl<F: Form> LevelTable<F> {
     /// Copies the entries of a level into one of four times its size, past the cache. The four
     /// buckets of the new one that come from a bucket by the hash which led there are its own, so
     /// the entries fit.
-    fn copy(&self, from: Array, to: Array) {
+    fn copy(&self, from: LineArray, to: LineArray) {
         let quarter = to.bits() - from.bits();
         let mut bytes = Vec::new();
         let mut buckets: [Vec<_>; 4] = std::array::from_fn(|_| Vec::new());
@@ -142,7 +142,7 @@ impl<F: Form> LevelTable<F> {
     }
 
     /// As [`LevelTable::copy`], entry by entry, each of which is durable before the next one.
-    fn insert_all(&self, from: Array, to: Array) {
+    fn insert_all(&self, from: LineArray, to: LineArray) {
         self.medium
             .zero(to.offset(), Self::bytes_of_level(to.len()));
         for number in 0..from.len() {
@@ -160,7 +160,7 @@ impl<F: Form> LevelTable<F> {
     /// The entries of a bucket, each behind the hash that led there, the first one if both did.
     fn entries_of(
         &self,
-        level: Array,
+        level: LineArray,
         number: u64,
     ) -> impl Iterator<Item = (u64, u64, ValueOf<F>)> {
         let bucket: &F::Bucket = self.medium.at(Self::bucket(level, number));

@@ -6,7 +6,7 @@ use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::form::{Form, Lines, Padded, Quads, StreamedQuads};
 use super::places::TOP_BITS_MIN;
-use super::write::{NOTE_OFFSET_BITS, ValueOf};
+use super::writepath::{NOTE_OFFSET_BITS, ValueOf};
 use super::{LevelHash, LevelTable};
 use crate::bucket::{Bucket, Value};
 use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads};
@@ -140,5 +140,5 @@ fn what_is_no_table_is_refused() {
 #[test]
 fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
     let keys = Keys::words(&super::REGISTERED).expect("words are keys");
-    interleaved::catch_readers(keys, |file| file.ends_with("level/read.rs"));
+    interleaved::catch_readers(keys, |file| file.ends_with("level/readpath.rs"));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::trace::{Event, Step, Trace, Watcher};
+use gabion_media::pmem::trace::{Trace, TraceEvent, TraceStep, Watcher};
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions, Region};
 use parking_lot::Mutex;
 
@@ -50,8 +50,8 @@ fn place<F: Form>(table: &LevelTable<F>, key: u64) -> (&F::Bucket, usize) {
 struct Fences(Mutex<u64>);
 
 impl Watcher for Fences {
-    fn event(&self, event: Event<'_>) {
-        *self.0.lock() += u64::from(event.step == Step::Fence);
+    fn event(&self, event: TraceEvent<'_>) {
+        *self.0.lock() += u64::from(event.step == TraceStep::Fence);
     }
 }
 

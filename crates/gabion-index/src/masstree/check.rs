@@ -2,11 +2,11 @@
 
 use super::layer::Layer;
 use super::node::Node;
-use super::readpath::Target;
+use super::readpath::SliceTarget;
 use super::{Masstree, slice};
 use crate::blink::{Checks, Node as _};
-use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
-use crate::registered::{Kind, Persists, Reads, Registered};
+use crate::index::{CheckSummary, Makers, count_by_scans, index_by_methods};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Masstree<K> {
@@ -39,8 +39,8 @@ impl<K: Item + ?Sized> Masstree<K> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
-        let mut checked = Checked::default();
+    pub fn check(&self) -> Result<CheckSummary> {
+        let mut checked = CheckSummary::default();
         let mut layers = vec![(self.root, 0)];
         while let Some((first, depth)) = layers.pop() {
             let layer = self.layer(first);
@@ -79,7 +79,7 @@ impl<K: Item + ?Sized> Masstree<K> {
         &self,
         (layer, depth): (&Layer<'_>, usize),
         leaf: Node<'_>,
-        checked: &mut Checked,
+        checked: &mut CheckSummary,
         layers: &mut Vec<(u64, usize)>,
     ) -> Result<()> {
         for (word, value) in leaf.entries(leaf.head().range()) {
@@ -87,15 +87,15 @@ impl<K: Item + ?Sized> Masstree<K> {
                 checked.entries += 1;
                 continue;
             }
-            match Target::new(&self.medium, value, depth)? {
-                Target::Rest(record) => {
+            match SliceTarget::new(&self.medium, value, depth)? {
+                SliceTarget::Rest(record) => {
                     if record.slice(&self.medium) != word || record.rest(&self.medium).is_empty() {
                         return Err(Error::damaged("a record", leaf.at));
                     }
                     checked.entries += 1;
                     checked.blocks += 1;
                 }
-                Target::Layer(first) => {
+                SliceTarget::Layer(first) => {
                     layer.expect_below(word, first)?;
                     layers.push((first, depth + 1));
                 }
@@ -120,9 +120,9 @@ const fn makers<K: Item + ?Sized>() -> Makers<K> {
 pub(crate) static REGISTERED: Registered = Registered {
     name: "p-masstree",
     title: "P-Masstree",
-    kind: Kind::Tree,
-    reads: Reads::Optimistic,
-    persists: Persists {
+    kind: IndexKind::Tree,
+    reads: ReadProtocol::Optimistic,
+    persists: PersistCounts {
         insert: 2,
         update: 1,
         remove: 1,

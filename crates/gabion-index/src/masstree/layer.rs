@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 
 use super::damaged;
-use super::layout::{Above, HINT_NODE, NODE_ALIGN, NODE_BYTES, SLOTS};
+use super::layout::{HINT_NODE, NODE_ALIGN, NODE_BYTES, ParentLayer, SLOTS};
 use super::node::{Node, image};
-use crate::blink::{self, Born, Head, Range};
-use crate::node_lock::{NodeLock, NodeLocks};
+use crate::blink::{self, Head, NodeInit, NodeRange};
+use crate::node_lock::{NodeGuard, NodeLocks};
 use crate::{Error, Result};
 
 /// A layer. What it refers to lies in the tree that it is a layer of.
@@ -22,7 +22,7 @@ pub(super) struct Layer<'t> {
 }
 
 /// A node that is locked and has no entry behind its bound.
-pub(super) type Locked<'a> = blink::Locked<'a, Node<'a>>;
+pub(super) type LockedNode<'a> = blink::LockedNode<'a, Node<'a>>;
 
 impl<'t> Layer<'t> {
     /// The first leaf. Whoever went to this layer has seen it.
@@ -51,7 +51,7 @@ impl Layer<'_> {
 }
 
 /// Where the layer of a first leaf belongs.
-pub(super) fn above(medium: &Medium, first: u64) -> Option<&Above> {
+pub(super) fn above(medium: &Medium, first: u64) -> Option<&ParentLayer> {
     medium.try_at(POff::new(first.checked_add(NODE_BYTES)?))
 }
 
@@ -102,11 +102,11 @@ impl blink::Tree for Layer<'_> {
         self.first | HINT_NODE
     }
 
-    fn image(born: &Born, entries: &[(u64, u64)]) -> Vec<u8> {
+    fn image(born: &NodeInit, entries: &[(u64, u64)]) -> Vec<u8> {
         image(born, 0, entries)
     }
 
-    fn tidy<'a>(&'a self, node: Node<'a>, range: Range, lock: NodeLock<'a>) -> Locked<'a> {
+    fn tidy<'a>(&'a self, node: Node<'a>, range: NodeRange, lock: NodeGuard<'a>) -> LockedNode<'a> {
         let mut permutation = node.permutation();
         let is_behind = |rank| !range.is_below_bound(node.slice(permutation.slot(rank)));
         let count = permutation.count();
@@ -121,7 +121,7 @@ impl blink::Tree for Layer<'_> {
             lock.step();
         }
         let count = permutation.count();
-        Locked {
+        LockedNode {
             node,
             range,
             count,
@@ -129,8 +129,8 @@ impl blink::Tree for Layer<'_> {
         }
     }
 
-    fn insert_entry<'a>(&'a self, node: &Locked<'a>, entry: (u64, u64)) {
-        let Locked { node, .. } = node;
+    fn insert_entry<'a>(&'a self, node: &LockedNode<'a>, entry: (u64, u64)) {
+        let LockedNode { node, .. } = node;
         let permutation = node.permutation();
         let slot = &node.body.slots[permutation.slot(permutation.count())];
         slot.slice.store(self.medium, entry.0, Ordering::Release);
@@ -143,7 +143,7 @@ impl blink::Tree for Layer<'_> {
         word.store_persist(self.medium, permutation.0, Ordering::Release);
     }
 
-    fn remove_entry<'a>(&'a self, locked: &mut Locked<'a>, key: u64) {
+    fn remove_entry<'a>(&'a self, locked: &mut LockedNode<'a>, key: u64) {
         let node = locked.node;
         let permutation = node.permutation();
         let rank = node.rank(permutation, key).checked_sub(1);
@@ -157,7 +157,7 @@ impl blink::Tree for Layer<'_> {
     }
 
     /// No entry is behind the bound of a node in order.
-    fn clear_behind<'a>(&'a self, _node: &Locked<'a>) {}
+    fn clear_behind<'a>(&'a self, _node: &LockedNode<'a>) {}
 
     fn forget_from(&self, node: &Node<'_>, bound: u64) {
         let permutation = node.permutation();

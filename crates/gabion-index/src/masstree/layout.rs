@@ -99,13 +99,13 @@ media_struct! {
     }
 
     /// Where the layer of a first leaf belongs.
-    pub(super) struct Above {
+    pub(super) struct ParentLayer {
         pub(super) first: PAtomicU64,
         pub(super) slice: PAtomicU64,
     }
 
     /// The rest of a key, without its bytes.
-    pub(super) struct Record {
+    pub(super) struct SuffixRecord {
         pub(super) value: PAtomicU64,
         pub(super) slice: PAtomicU64,
         pub(super) len: PAtomicU64,
@@ -116,7 +116,7 @@ const _: () = {
     assert!(size_of::<Body>() as u64 == NODE_BYTES);
     assert!(offset_of!(Body, permutation) == 48 && offset_of!(Body, top) == 56);
     assert!(offset_of!(Body, slots) == 64 && size_of::<Slot>() == 16);
-    assert!(size_of::<Above>() as u64 == FIRST_BYTES - NODE_BYTES);
-    assert!(size_of::<Record>() as u64 == RECORD_BYTES);
-    assert!(offset_of!(Record, slice) == 8 && offset_of!(Record, len) == 16);
+    assert!(size_of::<ParentLayer>() as u64 == FIRST_BYTES - NODE_BYTES);
+    assert!(size_of::<SuffixRecord>() as u64 == RECORD_BYTES);
+    assert!(offset_of!(SuffixRecord, slice) == 8 && offset_of!(SuffixRecord, len) == 16);
 };

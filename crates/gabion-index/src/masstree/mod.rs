@@ -77,7 +77,7 @@
 //! | keyslice (4.2) | `slice.rs` |
 //! | permuter (4.6.2) | [`permutation::Permutation`] |
 //! | border node, interior node (4.2) | [`node::Node`] |
-//! | key suffix | [`layout::Record`] |
+//! | key suffix | [`layout::SuffixRecord`] |
 //! | trie layer, `next_layer` | [`layer::Layer`] |
 //!
 //! Sources: Y. Mao, E. Kohler, R. Morris, "Cache craftiness for fast multicore key-value storage",

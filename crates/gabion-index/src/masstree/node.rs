@@ -7,7 +7,7 @@ use gabion_media::prefetch_line;
 
 use super::layout::{Body, SLOTS};
 use super::permutation::Permutation;
-use crate::blink::{self, Born, Head, Range};
+use crate::blink::{self, Head, NodeInit, NodeRange};
 
 /// A node, as it lies in the pool.
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ impl<'a> blink::Node<'a> for Node<'a> {
         Some((self.slice(slot), self.value(slot)))
     }
 
-    fn entries(&self, range: Range) -> Vec<(u64, u64)> {
+    fn entries(&self, range: NodeRange) -> Vec<(u64, u64)> {
         let permutation = self.permutation();
         (0..permutation.count())
             .map(|rank| permutation.slot(rank))
@@ -120,7 +120,7 @@ impl<'a> blink::Node<'a> for Node<'a> {
 }
 
 /// The bytes of a new node.
-pub(super) fn image(born: &Born, top: u64, entries: &[(u64, u64)]) -> Vec<u8> {
+pub(super) fn image(born: &NodeInit, top: u64, entries: &[(u64, u64)]) -> Vec<u8> {
     let first = born.head().into_iter();
     let first = first.chain([Permutation::first(entries.len()).0, top]);
     let slots = entries.iter().copied().chain(std::iter::repeat((0, 0)));

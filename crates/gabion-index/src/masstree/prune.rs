@@ -9,8 +9,8 @@ use super::damaged;
 use super::layer::above;
 use super::layout::{HINT_LAYER, TO_LAYER};
 use super::node::Node;
-use super::scan::Content;
-use crate::blink::{Decline, Descent, Growth, Node as _, Tree};
+use super::scan::SliceContent;
+use crate::blink::{Descent, Node as _, NodeRemoval, NodeSplit, Tree};
 use crate::{Item, Result};
 
 impl<K: Item + ?Sized> Masstree<K> {
@@ -91,7 +91,7 @@ impl<K: Item + ?Sized> Masstree<K> {
                     break;
                 };
                 for (word, content) in copy.entries {
-                    if let Content::Layer(below) = content {
+                    if let SliceContent::Layer(below) = content {
                         layer.expect_below(word, below)?;
                         layers.push((below, depth + 1));
                     }

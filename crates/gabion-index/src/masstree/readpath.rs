@@ -5,25 +5,25 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Medium, POff};
 
 use super::layer::Layer;
-use super::layout::{ORIGIN_SHIFT, RECORD_BYTES, Record, TO_LAYER};
+use super::layout::{ORIGIN_SHIFT, RECORD_BYTES, SuffixRecord, TO_LAYER};
 use super::node::Node;
 use super::{Masstree, damaged, slice};
-use crate::blink::{Descent, Range};
-use crate::node_lock::Stamp;
+use crate::blink::{Descent, NodeRange};
+use crate::node_lock::LockVersion;
 use crate::{Item, Result};
 
 /// What a slice with more behind it leads to.
-pub(super) enum Target<'a> {
+pub(super) enum SliceTarget<'a> {
     /// The rest of one key.
-    Rest(Rest<'a>),
+    Rest(KeySuffix<'a>),
     /// The layer with this first leaf.
     Layer(u64),
 }
 
 /// A record, as it is read in the layer of some depth.
 #[derive(Clone, Copy)]
-pub(super) struct Rest<'a> {
-    pub(super) record: &'a Record,
+pub(super) struct KeySuffix<'a> {
+    pub(super) record: &'a SuffixRecord,
     pub(super) at: u64,
     /// Bytes of the key in the record.
     len: u64,
@@ -32,7 +32,7 @@ pub(super) struct Rest<'a> {
 }
 
 /// What a layer knows of a key.
-pub(super) enum Known {
+pub(super) enum LayerLookup {
     /// It is not there.
     Nothing,
     /// Its value.
@@ -41,28 +41,28 @@ pub(super) enum Known {
     Below(u64),
 }
 
-impl<'a> Target<'a> {
+impl<'a> SliceTarget<'a> {
     /// What a reference in the layer of a depth leads to.
-    pub(super) fn new(medium: &'a Medium, reference: u64, depth: usize) -> Result<Target<'a>> {
+    pub(super) fn new(medium: &'a Medium, reference: u64, depth: usize) -> Result<SliceTarget<'a>> {
         if reference & TO_LAYER != 0 {
             let first = reference & !TO_LAYER;
             let node = Node::new(medium, first).filter(|_| reference > TO_LAYER);
             return node
-                .map(|_| Target::Layer(first))
+                .map(|_| SliceTarget::Layer(first))
                 .ok_or_else(|| damaged(first));
         }
-        Rest::new(medium, reference, depth)
-            .map(Target::Rest)
+        KeySuffix::new(medium, reference, depth)
+            .map(SliceTarget::Rest)
             .ok_or_else(|| damaged(reference))
     }
 }
 
 // ORDER: Acquire throughout: pairs with the release that made the record reachable, and for values
 // with that of an update.
-impl<'a> Rest<'a> {
+impl<'a> KeySuffix<'a> {
     /// The record at an offset, to which the layer of a depth refers, if there can be one.
-    pub(super) fn new(medium: &'a Medium, at: u64, depth: usize) -> Option<Rest<'a>> {
-        let record: &Record = medium.try_at(POff::new(at))?;
+    pub(super) fn new(medium: &'a Medium, at: u64, depth: usize) -> Option<KeySuffix<'a>> {
+        let record: &SuffixRecord = medium.try_at(POff::new(at))?;
         medium.touch(record);
         let (len, origin) = unpack(record.len.peek(Ordering::Acquire));
         let above = match origin {
@@ -71,7 +71,7 @@ impl<'a> Rest<'a> {
         };
         let skip = above.checked_mul(slice::PIECE as u64)?;
         let end = at.checked_add(RECORD_BYTES)?.checked_add(len)?;
-        (at != 0 && end <= medium.len() && skip <= len).then_some(Rest {
+        (at != 0 && end <= medium.len() && skip <= len).then_some(KeySuffix {
             record,
             at,
             len,
@@ -81,7 +81,7 @@ impl<'a> Rest<'a> {
 
     /// The depth of the layer that the record was made for, if another one refers to it.
     pub(super) fn origin(medium: &'a Medium, at: u64) -> Option<u64> {
-        let record: &Record = medium.try_at(POff::new(at))?;
+        let record: &SuffixRecord = medium.try_at(POff::new(at))?;
         unpack(record.len.load(medium, Ordering::Acquire)).1
     }
 
@@ -120,9 +120,9 @@ impl<'a> Rest<'a> {
     }
 
     /// The record as a layer so many more levels below has it; none if the key is no longer.
-    pub(super) fn below(self) -> Option<Rest<'a>> {
+    pub(super) fn below(self) -> Option<KeySuffix<'a>> {
         let skip = self.skip + slice::PIECE as u64;
-        (skip <= self.len).then_some(Rest { skip, ..self })
+        (skip <= self.len).then_some(KeySuffix { skip, ..self })
     }
 
     /// Whether these bytes are the rest of the key.
@@ -152,25 +152,25 @@ fn unpack(word: u64) -> (u64, Option<u64>) {
 
 /// A leaf as a reader found it.
 #[derive(Clone, Copy)]
-pub(super) struct Glance<'a> {
+pub(super) struct LeafView<'a> {
     pub(super) leaf: Node<'a>,
-    pub(super) stamp: Stamp,
-    pub(super) range: Range,
+    pub(super) stamp: LockVersion,
+    pub(super) range: NodeRange,
 }
 
 impl<'t> Layer<'t> {
     /// Looks at a leaf.
     #[inline]
-    pub(super) fn glance<'a>(&self, leaf: Node<'a>) -> Glance<'a> {
+    pub(super) fn glance<'a>(&self, leaf: Node<'a>) -> LeafView<'a> {
         let stamp = self.locks.stamp(leaf.at);
         let range = leaf.body.head.range();
-        Glance { leaf, stamp, range }
+        LeafView { leaf, stamp, range }
     }
 
     /// Whether what was read of a leaf since a glance was in it all at one moment: there was no
     /// writer, or one, which makes one change.
     #[inline]
-    pub(super) fn is_still(&self, glance: &Glance<'_>) -> bool {
+    pub(super) fn is_still(&self, glance: &LeafView<'_>) -> bool {
         let range = glance.leaf.body.head.range();
         // After the range: who sees the lock as it was sees a range that was made before.
         range == glance.range && self.locks.stamp(glance.leaf.at) == glance.stamp
@@ -186,7 +186,7 @@ impl<'t> Layer<'t> {
         slice: u64,
         rest: Option<&[u8]>,
         must_fence: &mut bool,
-    ) -> Result<Option<Known>> {
+    ) -> Result<Option<LayerLookup>> {
         loop {
             let Some(leaf) = self.descend(0, slice)? else {
                 return Ok(None);
@@ -201,14 +201,14 @@ impl<'t> Layer<'t> {
                 continue;
             }
             let (known, record) = match (value, rest) {
-                (None, _) => (Known::Nothing, None),
-                (Some(value), None) => (Known::Value(value), None),
-                (Some(value), Some(rest)) => match Target::new(self.medium, value, depth)? {
-                    Target::Layer(first) => (Known::Below(first), None),
-                    Target::Rest(record) if record.is(self.medium, rest) => {
-                        (Known::Value(record.value()), Some(record))
+                (None, _) => (LayerLookup::Nothing, None),
+                (Some(value), None) => (LayerLookup::Value(value), None),
+                (Some(value), Some(rest)) => match SliceTarget::new(self.medium, value, depth)? {
+                    SliceTarget::Layer(first) => (LayerLookup::Below(first), None),
+                    SliceTarget::Rest(record) if record.is(self.medium, rest) => {
+                        (LayerLookup::Value(record.value()), Some(record))
                     }
-                    Target::Rest(_) => (Known::Nothing, None),
+                    SliceTarget::Rest(_) => (LayerLookup::Nothing, None),
                 },
             };
             // The record was the slice's while its value was read, and the lock of the leaf its.
@@ -244,9 +244,9 @@ impl<K: Item + ?Sized> Masstree<K> {
                 let rest = (!slice::is_last::<K>(word)).then(|| slice::rest(key, depth));
                 match self.layer(first).look(depth, word, rest, &mut must_fence)? {
                     None => continue 'root,
-                    Some(Known::Nothing) => break None,
-                    Some(Known::Value(value)) => break Some(value),
-                    Some(Known::Below(below)) => first = below,
+                    Some(LayerLookup::Nothing) => break None,
+                    Some(LayerLookup::Value(value)) => break Some(value),
+                    Some(LayerLookup::Below(below)) => first = below,
                 }
                 depth += 1;
             };

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Claim, Medium, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, Pool, PoolOptions, Reachable};
 
 use super::Masstree;
 use super::layer::above;
@@ -11,8 +11,8 @@ use super::layout::{
     FIRST_BYTES, HINT_BITS, HINT_LAYER, HINT_NODE, HINT_RECORD, NODE_BYTES, TO_LAYER,
 };
 use super::node::{Node, image};
-use super::readpath::Rest;
-use crate::blink::{self, Born, Node as _};
+use super::readpath::KeySuffix;
+use crate::blink::{self, Node as _, NodeInit};
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
 use crate::root::{self, ROOT_BYTES};
@@ -37,7 +37,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool) -> Result<Self> {
         let fill = |first| {
-            pool.write(first, &image(&Born::lone(0), first, &[]));
+            pool.write(first, &image(&NodeInit::lone(0), first, &[]));
             pool.flush_range(first, NODE_BYTES);
         };
         let root = root::create_filled(pool, NODE_BYTES, fill, |_| vec![Self::MAGIC])?;
@@ -81,7 +81,7 @@ impl<K: Item + ?Sized> Masstree<K> {
 
 /// What recovery of the pool asks: whether a tree durably refers to a block, of the kind and in the
 /// layer that the hint tells. The pool itself answers for its root.
-fn is_referenced(medium: &Medium, claim: Claim) -> bool {
+fn is_referenced(medium: &Medium, claim: BlockClaim) -> bool {
     let at = claim.block.raw();
     let first = claim.hint & !HINT_BITS;
     match claim.hint & HINT_BITS {
@@ -104,8 +104,8 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
 /// record: layers may have come between since an operation said where the record is.
 fn is_record_in_use(medium: &Medium, at: u64, size: u64, first: u64, depth: usize) -> bool {
     // A record that was not moved was made for this layer; else it says for which one.
-    let origin = Rest::origin(medium, at).and_then(|origin| usize::try_from(origin).ok());
-    let record = Rest::new(medium, at, depth.max(origin.unwrap_or(0)));
+    let origin = KeySuffix::origin(medium, at).and_then(|origin| usize::try_from(origin).ok());
+    let record = KeySuffix::new(medium, at, depth.max(origin.unwrap_or(0)));
     let mut record = record.filter(|record| size >= record.bytes());
     let mut first = first;
     while let Some(here) = record {

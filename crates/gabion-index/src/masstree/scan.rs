@@ -1,7 +1,7 @@
 //! Scans: leaf by leaf, and into the layers between.
 
 use super::layer::Layer;
-use super::readpath::Target;
+use super::readpath::SliceTarget;
 use super::{Masstree, slice};
 use crate::blink::{Descent, Node as _};
 use crate::index::scan_on;
@@ -11,14 +11,14 @@ use crate::{Item, OrderedIndex, Result};
 const TRIES: u32 = 4;
 
 /// Entries of a leaf, as they were at one moment; all of them durable.
-pub(super) struct Copied {
-    pub(super) entries: Vec<(u64, Content)>,
+pub(super) struct CopiedEntries {
+    pub(super) entries: Vec<(u64, SliceContent)>,
     /// Where the next leaf begins, if there is one.
     pub(super) next: Option<u64>,
 }
 
 /// What a slice leads to.
-pub(super) enum Content {
+pub(super) enum SliceContent {
     /// The value of the key that ends with the slice.
     Value(u64),
     /// The rest of a key, and its value.
@@ -33,7 +33,7 @@ struct Frame {
     /// Whether the keys of the layer agree with that from which the scan begins, so far.
     is_bounded: bool,
     /// What comes next, the last one first.
-    pending: Vec<(u64, Content)>,
+    pending: Vec<(u64, SliceContent)>,
     /// Where to go on behind that.
     next: Option<u64>,
 }
@@ -46,7 +46,7 @@ impl<K: Item + ?Sized> Masstree<K> {
         layer: &Layer<'_>,
         depth: usize,
         from: u64,
-    ) -> Result<Option<Copied>> {
+    ) -> Result<Option<CopiedEntries>> {
         let mut tries = 0;
         loop {
             let Some(leaf) = layer.descend(0, from)? else {
@@ -74,18 +74,20 @@ impl<K: Item + ?Sized> Masstree<K> {
             let entries = entries.collect::<Result<Vec<_>>>()?;
             if is_quiet() {
                 let next = (!glance.range.is_last()).then_some(glance.range.bound);
-                return Ok(Some(Copied { entries, next }));
+                return Ok(Some(CopiedEntries { entries, next }));
             }
         }
     }
 
-    fn content(&self, depth: usize, slice: u64, value: u64) -> Result<Content> {
+    fn content(&self, depth: usize, slice: u64, value: u64) -> Result<SliceContent> {
         if slice::is_last::<K>(slice) {
-            return Ok(Content::Value(value));
+            return Ok(SliceContent::Value(value));
         }
-        Ok(match Target::new(&self.medium, value, depth)? {
-            Target::Layer(first) => Content::Layer(first),
-            Target::Rest(record) => Content::Rest(record.rest(&self.medium), record.value()),
+        Ok(match SliceTarget::new(&self.medium, value, depth)? {
+            SliceTarget::Layer(first) => SliceContent::Layer(first),
+            SliceTarget::Rest(record) => {
+                SliceContent::Rest(record.rest(&self.medium), record.value())
+            }
         })
     }
 
@@ -115,15 +117,15 @@ impl<K: Item + ?Sized> Masstree<K> {
             };
             let is_bounded = frame.is_bounded && word == slice::of(from, depth);
             match content {
-                Content::Value(value) => {
+                SliceContent::Value(value) => {
                     found.push((slice::key::<K>(&before, word, &[]), value));
                 }
-                Content::Rest(rest, value) => {
+                SliceContent::Rest(rest, value) => {
                     if !is_bounded || &rest[..] >= slice::rest(from, depth) {
                         found.push((slice::key::<K>(&before, word, &rest), value));
                     }
                 }
-                Content::Layer(first) => {
+                SliceContent::Layer(first) => {
                     self.layer(frame.first).expect_below(word, first)?;
                     before.push(word);
                     let start = match is_bounded {

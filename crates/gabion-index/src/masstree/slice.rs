@@ -6,7 +6,7 @@
 //! the strings.
 
 use crate::Item;
-use crate::stored::{bytes_of, word_of};
+use crate::stored_key::{bytes_of, word_of};
 
 /// Bytes of a string in a slice.
 pub(super) const PIECE: usize = 7;

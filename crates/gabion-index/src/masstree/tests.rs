@@ -4,7 +4,7 @@ use gabion_media::pmem::PAtomicU64;
 
 use super::layout::{NODE_BYTES, TO_LAYER};
 use super::{Masstree, REGISTERED};
-use crate::blink::{Born, Descent, Growth, Node as _};
+use crate::blink::{Descent, Node as _, NodeInit, NodeSplit};
 use crate::suite::damage::{ask_all, may_be};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{self, Keys, fresh, interleaved, while_flipped, words};
@@ -211,7 +211,7 @@ fn a_leaf_without_a_range_is_damage() {
     let leaf = layer.descend(0, 100).expect("sound").expect("a leaf");
     let (low, range) = (leaf.head().low(), leaf.head().range());
     assert!(low > 0 && !range.is_last());
-    let born = Born {
+    let born = NodeInit {
         level: 0,
         low,
         neighbour: range.neighbour,
@@ -259,11 +259,11 @@ fn a_layer_that_belongs_nowhere_stays() {
 struct Work(std::sync::atomic::AtomicU64);
 
 impl gabion_media::pmem::trace::Watcher for Work {
-    fn event(&self, event: gabion_media::pmem::trace::Event<'_>) {
-        use gabion_media::pmem::trace::Step;
+    fn event(&self, event: gabion_media::pmem::trace::TraceEvent<'_>) {
+        use gabion_media::pmem::trace::TraceStep;
         let bytes = match event.step {
-            Step::Store { bytes, .. } | Step::NtStore { bytes, .. } => bytes.len() as u64,
-            Step::Load { len, .. } => len,
+            TraceStep::Store { bytes, .. } | TraceStep::NtStore { bytes, .. } => bytes.len() as u64,
+            TraceStep::Load { len, .. } => len,
             _ => 0,
         };
         // ORDER: Relaxed: one thread.

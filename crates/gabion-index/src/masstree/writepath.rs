@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{Guard, PAtomicU64, POff, Reserved};
 
-use super::layer::{Layer, Locked};
+use super::layer::{Layer, LockedNode};
 use super::layout::{
     FIRST_BYTES, HINT_LAYER, HINT_RECORD, KEY_BYTES_MAX, NODE_ALIGN, RECORD_BYTES, SLOTS, TO_LAYER,
 };
 use super::node::{Node, image};
-use super::readpath::{Known, Rest, Target};
+use super::readpath::{KeySuffix, LayerLookup, SliceTarget};
 use super::{Masstree, damaged, slice};
-use crate::blink::{Born, Descent, Growth, Tree};
-use crate::node_lock::NodeLock;
+use crate::blink::{Descent, NodeInit, NodeSplit, Tree};
+use crate::node_lock::NodeGuard;
 use crate::{Error, Item, Result};
 
 /// Layers that come above a record in one step: each of them is a note of the allocator.
@@ -44,9 +44,9 @@ enum Found<'a> {
     /// The slot holds the value.
     Slot(usize),
     /// The slot leads to the record of the key.
-    Record(Rest<'a>),
+    Record(KeySuffix<'a>),
     /// The slot leads to the record of another key.
-    Other(usize, Rest<'a>),
+    Other(usize, KeySuffix<'a>),
     /// The slot leads to a layer, since a moment ago.
     Layer,
 }
@@ -179,7 +179,7 @@ impl<K: Item + ?Sized> Masstree<K> {
                 }
                 match self.layer(first).look(depth, word, rest, &mut must_fence)? {
                     None => continue 'root,
-                    Some(Known::Below(below)) => first = below,
+                    Some(LayerLookup::Below(below)) => first = below,
                     Some(_) => break place,
                 }
                 depth += 1;
@@ -193,7 +193,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     }
 
     /// What a locked leaf has for a key.
-    fn find<'a>(&'a self, leaf: &Locked<'_>, place: &Place<'_>) -> Result<Found<'a>> {
+    fn find<'a>(&'a self, leaf: &LockedNode<'_>, place: &Place<'_>) -> Result<Found<'a>> {
         let Some(slot) = leaf.node.find(place.slice) else {
             return Ok(Found::Nothing);
         };
@@ -201,16 +201,16 @@ impl<K: Item + ?Sized> Masstree<K> {
             return Ok(Found::Slot(slot));
         };
         Ok(
-            match Target::new(&self.medium, leaf.node.value(slot), place.depth)? {
-                Target::Layer(_) => Found::Layer,
-                Target::Rest(record) if record.is(&self.medium, rest) => Found::Record(record),
-                Target::Rest(record) => Found::Other(slot, record),
+            match SliceTarget::new(&self.medium, leaf.node.value(slot), place.depth)? {
+                SliceTarget::Layer(_) => Found::Layer,
+                SliceTarget::Rest(record) if record.is(&self.medium, rest) => Found::Record(record),
+                SliceTarget::Rest(record) => Found::Other(slot, record),
             },
         )
     }
 
     /// Stores another value in the place of a key that is there, and returns the one before.
-    fn replace(&self, leaf: &Locked<'_>, found: &Found<'_>, value: u64) -> Option<u64> {
+    fn replace(&self, leaf: &LockedNode<'_>, found: &Found<'_>, value: u64) -> Option<u64> {
         let word = match found {
             Found::Slot(slot) => &leaf.node.body.slots[*slot].value,
             Found::Record(record) => &record.record.value,
@@ -227,7 +227,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     fn add(
         &self,
         layer: &Layer<'_>,
-        leaf: &Locked<'_>,
+        leaf: &LockedNode<'_>,
         place: &Place<'_>,
         value: u64,
     ) -> Result<()> {
@@ -264,10 +264,10 @@ impl<K: Item + ?Sized> Masstree<K> {
     #[cold]
     fn deepen(
         &self,
-        leaf: &Locked<'_>,
+        leaf: &LockedNode<'_>,
         place: &Place<'_>,
         slot: usize,
-        record: Rest<'_>,
+        record: KeySuffix<'_>,
         guard: &Guard<'_>,
     ) -> Result<()> {
         debug_assert!(place.rest.is_some(), "there is more behind the slice");
@@ -284,10 +284,10 @@ impl<K: Item + ?Sized> Masstree<K> {
         };
         record.note_origin(&self.medium, place.depth);
         // That of the last layer so far, where the record is now.
-        let mut lock: Option<(u64, NodeLock<'_>)> = None;
+        let mut lock: Option<(u64, NodeGuard<'_>)> = None;
         for slices in slices.chunks(LAYERS_AT_ONCE) {
             let last = lock.iter().map(|(_, lock)| lock);
-            let held: Vec<&NodeLock<'_>> = std::iter::once(&leaf.lock).chain(last).collect();
+            let held: Vec<&NodeGuard<'_>> = std::iter::once(&leaf.lock).chain(last).collect();
             let Some(added) = self.add_layers(&held, &spot, slices, record, guard)? else {
                 return Ok(());
             };
@@ -305,12 +305,12 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// record. Returns what refers to it then, with its lock; none if somebody is in the way.
     fn add_layers<'a>(
         &'a self,
-        held: &[&NodeLock<'a>],
+        held: &[&NodeGuard<'a>],
         spot: &Spot<'_>,
         slices: &[u64],
-        record: Rest<'_>,
+        record: KeySuffix<'_>,
         guard: &Guard<'_>,
-    ) -> Result<Option<(Spot<'a>, NodeLock<'a>)>> {
+    ) -> Result<Option<(Spot<'a>, NodeGuard<'a>)>> {
         let reserve = |_| self.pool.alloc_aligned(FIRST_BYTES, NODE_ALIGN, HINT_LAYER);
         let spaces = slices.iter().map(reserve);
         let spaces: Vec<Reserved<'_>> = spaces.collect::<gabion_media::Result<_>>()?;
@@ -337,7 +337,7 @@ impl<K: Item + ?Sized> Masstree<K> {
             .chain([end]);
         let mut above = [spot.first, spot.slice];
         for ((&first, &slice), value) in firsts.iter().zip(slices).zip(below) {
-            let mut bytes = image(&Born::lone(0), first, &[(slice, value)]);
+            let mut bytes = image(&NodeInit::lone(0), first, &[(slice, value)]);
             bytes.extend(above.into_iter().flat_map(u64::to_le_bytes));
             self.medium.write(first, &bytes);
             self.medium.flush_range(first, FIRST_BYTES);

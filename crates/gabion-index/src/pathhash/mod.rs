@@ -37,7 +37,7 @@ use crate::bucket::Bucket;
 use crate::line::{Line, PAIRS};
 use crate::quad::Quad;
 use crate::registered::Registered;
-use crate::twohash::{Scheme, Spot, TwoHash, registered};
+use crate::twohash::{CandidateSlots, Scheme, TwoHash, registered};
 
 /// Levels of a table: the number that the paper finds best for its tables.
 pub const LEVELS_MAX: u32 = 8;
@@ -90,11 +90,11 @@ impl<B: Bucket> Scheme for Paths<B> {
     }
 
     #[inline]
-    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot> {
+    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = CandidateSlots> {
         let [first, second] = hashes.map(|hash| hash >> (64 - bits));
         let mut begin = 0;
         (0..levels(bits)).flat_map(move |level| {
-            let spot = move |cell: u64| Spot {
+            let spot = move |cell: u64| CandidateSlots {
                 line: begin + cell / B::SLOTS as u64,
                 slots: 1 << (cell % B::SLOTS as u64),
             };
@@ -128,7 +128,7 @@ mod tests {
     /// Cells 127 and 128 share a line, and stand below cells that no path has in common.
     #[test]
     fn cells_of_one_line_with_different_locks_keep_their_tokens() {
-        let plan = crate::Plan {
+        let plan = crate::CreateHints {
             capacity: 700,
             ..crate::suite::SMALL
         };

@@ -7,7 +7,7 @@ use super::ClhtTable;
 use super::form::Form;
 use super::table::{Table, damaged, damaged_chain};
 use crate::bucket::Bucket;
-use crate::index::{Checked, visit_by_hash};
+use crate::index::{CheckSummary, visit_by_hash};
 use crate::line::Line;
 use crate::{Error, Result};
 
@@ -81,7 +81,7 @@ impl<F: Form> ClhtTable<F> {
     }
 
     /// Checks the invariants, while nobody writes.
-    pub(super) fn check_all(&self) -> Result<Checked> {
+    pub(super) fn check_all(&self) -> Result<CheckSummary> {
         let table = self.table();
         // ORDER: Relaxed: nobody writes.
         let given = table
@@ -114,7 +114,7 @@ impl<F: Form> ClhtTable<F> {
             }
             entries += keys.len() as u64;
         }
-        Ok(Checked { entries, blocks: 2 })
+        Ok(CheckSummary { entries, blocks: 2 })
     }
 
     fn check_line(

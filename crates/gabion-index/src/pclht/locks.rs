@@ -15,26 +15,26 @@ use super::ClhtTable;
 use super::form::{Form, LockPlace};
 use super::table::Table;
 use crate::line::Line;
-use crate::lock::{self, Backoff, STRIPE_BITS, Since, Stripe, Stripes};
+use crate::lock::{self, Backoff, STRIPE_BITS, Stripe, StripeChange, Stripes};
 
 /// The lock of a key, held until this is dropped.
-pub(super) enum Held<'a> {
-    Stripe(lock::Held<'a>),
-    Bucket { _held: HeldBucket<'a> },
+pub(super) enum KeyLock<'a> {
+    Stripe(lock::StripeGuard<'a>),
+    Bucket { _held: BucketLock<'a> },
 }
 
 /// The lock in a bucket.
-pub(super) struct HeldBucket<'a> {
+pub(super) struct BucketLock<'a> {
     line: &'a Line,
     medium: &'a Medium,
     is_flushed: bool,
 }
 
-impl Held<'_> {
+impl KeyLock<'_> {
     /// Counts an entry more, where entries are counted.
     #[inline]
     pub(super) fn count_insert(&self) {
-        if let Held::Stripe(held) = self {
+        if let KeyLock::Stripe(held) = self {
             held.count_insert();
         }
     }
@@ -42,13 +42,13 @@ impl Held<'_> {
     /// Counts an entry less, where entries are counted.
     #[inline]
     pub(super) fn count_remove(&self) {
-        if let Held::Stripe(held) = self {
+        if let KeyLock::Stripe(held) = self {
             held.count_remove();
         }
     }
 }
 
-impl Drop for HeldBucket<'_> {
+impl Drop for BucketLock<'_> {
     #[inline]
     fn drop(&mut self) {
         self.line.let_go(self.medium);
@@ -61,23 +61,23 @@ impl Drop for HeldBucket<'_> {
 }
 
 /// All locks of a table, held until this is dropped.
-pub(super) enum HeldAll<'a, F: Form> {
-    Stripes { _held: Vec<lock::Held<'a>> },
+pub(super) enum AllLocks<'a, F: Form> {
+    Stripes { _held: Vec<lock::StripeGuard<'a>> },
     Buckets(&'a ClhtTable<F>, Table<F>),
 }
 
-impl<F: Form> HeldAll<'_, F> {
+impl<F: Form> AllLocks<'_, F> {
     /// Says that another table is in use: locks that lie in the old one stay held.
     pub(super) fn give_up(self) {
-        if let HeldAll::Buckets(..) = self {
+        if let AllLocks::Buckets(..) = self {
             std::mem::forget(self);
         }
     }
 }
 
-impl<F: Form> Drop for HeldAll<'_, F> {
+impl<F: Form> Drop for AllLocks<'_, F> {
     fn drop(&mut self) {
-        if let HeldAll::Buckets(index, table) = self {
+        if let AllLocks::Buckets(index, table) = self {
             let homes = index.homes(*table);
             homes.for_each(|line| line.let_go(&index.medium));
         }
@@ -110,7 +110,7 @@ impl<F: Form> ClhtTable<F> {
     /// Takes the lock of `hash`, and returns the table, which stays while it is held. The caller
     /// has entered.
     #[inline(always)]
-    pub(super) fn lock(&self, hash: u64) -> (Table<F>, Held<'_>) {
+    pub(super) fn lock(&self, hash: u64) -> (Table<F>, KeyLock<'_>) {
         loop {
             let table = self.table();
             self.prefetch_home(table, hash);
@@ -121,7 +121,7 @@ impl<F: Form> ClhtTable<F> {
                         Some(held) => held,
                         None => stripe.lock_slowly(|| self.help()),
                     };
-                    Some(Held::Stripe(held))
+                    Some(KeyLock::Stripe(held))
                 }
                 LockPlace::Bucket | LockPlace::BucketFlushed => self.lock_bucket(table, hash),
             };
@@ -134,7 +134,7 @@ impl<F: Form> ClhtTable<F> {
     }
 
     /// Takes the lock in the home of `hash`; none if the table is not in use any more.
-    fn lock_bucket(&self, table: Table<F>, hash: u64) -> Option<Held<'_>> {
+    fn lock_bucket(&self, table: Table<F>, hash: u64) -> Option<KeyLock<'_>> {
         let line = self.bucket(table, table.home(hash));
         let mut backoff = Backoff::default();
         while !line.try_hold(&self.medium) {
@@ -144,19 +144,19 @@ impl<F: Form> ClhtTable<F> {
             }
             backoff.wait();
         }
-        let held = HeldBucket {
+        let held = BucketLock {
             line,
             medium: &self.medium,
             is_flushed: matches!(F::LOCKS, LockPlace::BucketFlushed),
         };
-        Some(Held::Bucket { _held: held })
+        Some(KeyLock::Bucket { _held: held })
     }
 
     /// Takes all locks of the table in use, which only the holder of `growth` changes.
-    pub(super) fn lock_all(&self) -> HeldAll<'_, F> {
+    pub(super) fn lock_all(&self) -> AllLocks<'_, F> {
         if !Self::IN_BUCKETS {
             let _held = self.stripes.lock_all();
-            return HeldAll::Stripes { _held };
+            return AllLocks::Stripes { _held };
         }
         let table = self.table();
         for line in self.homes(table) {
@@ -165,7 +165,7 @@ impl<F: Form> ClhtTable<F> {
                 backoff.wait();
             }
         }
-        HeldAll::Buckets(self, table)
+        AllLocks::Buckets(self, table)
     }
 
     /// Lets all locks go that a crash left held, before anybody else has the table.
@@ -212,10 +212,10 @@ impl LockWord<'_> {
     /// What has happened under the lock since `look`. What was read in between was read with
     /// acquire.
     #[inline(always)]
-    pub(super) fn since(self, seen: u64) -> Since {
+    pub(super) fn since(self, seen: u64) -> StripeChange {
         match self {
             LockWord::Stripe(stripe) => stripe.since(seen),
-            LockWord::Bucket(line) => Since::between(seen, line.holds()),
+            LockWord::Bucket(line) => StripeChange::between(seen, line.holds()),
         }
     }
 }

@@ -89,7 +89,7 @@
 //! | there | here |
 //! |---|---|
 //! | `bucket_t`, `clht_hashtable_t`, `clht_t` | [`Line`], a table, [`PClht`] |
-//! | `clht_put`, `clht_remove`, `clht_get` | `write.rs`, `read.rs` |
+//! | `clht_put`, `clht_remove`, `clht_get` | `writepath.rs`, `readpath.rs` |
 //! | `ht_resize_pes`, `ht_resize_help` | `resize.rs`: `rebuild`, `help` |
 //! | `num_expands_threshold` | the number of spares |
 //!
@@ -101,12 +101,12 @@
 mod check;
 mod form;
 mod locks;
-mod read;
+mod readpath;
 mod resize;
 mod table;
 #[cfg(test)]
 mod tests;
-mod write;
+mod writepath;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -114,15 +114,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use parking_lot::Mutex;
 
-use crate::index::{Plan, index_of_words};
+use crate::index::{CreateHints, index_of_words};
 use crate::line::Line;
 use crate::lock::Stripes;
 use crate::registered::Registered;
-use crate::root::{self, Facts};
+use crate::root::{self, RootFacts};
 use crate::{Result, Seed};
 pub use form::{Best, Coalesced, Evicting, EvictingWide, Form, LockPlace, Published, Wide};
-use resize::Job;
-use table::{Spares, TABLE_ALIGN, Table};
+use resize::ResizeJob;
+use table::{SpareBuckets, TABLE_ALIGN, Table};
 
 /// A hash table of words in a pool of persistent memory.
 pub type PClht = ClhtTable<Best>;
@@ -135,12 +135,12 @@ pub struct ClhtTable<F: Form> {
     stripes: Stripes,
     /// The table in use, as [`Table`] packs it, with a number that changes with it.
     table: AtomicU64,
-    spares: Spares,
-    facts: Facts,
+    spares: SpareBuckets,
+    facts: RootFacts,
     /// Held by who builds a table.
     growth: Mutex<()>,
     /// What a thread that waits can help with, and whether there is anything.
-    job: Mutex<Option<Arc<Job<F>>>>,
+    job: Mutex<Option<Arc<ResizeJob<F>>>>,
     has_job: AtomicBool,
     pool: Pool,
 }
@@ -153,11 +153,11 @@ impl<F: Form> ClhtTable<F> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
         let bits = Table::<F>::planned_bits(plan.capacity);
         let table = root::part(Table::<F>::new(0, bits).bytes(), TABLE_ALIGN);
         root::expect_room(pool, size_of::<Line>() as u64, [table])?;
-        let facts = Facts::create(pool, Self::LAYOUT, size_of::<Line>() as u64, plan)?;
+        let facts = RootFacts::create(pool, Self::LAYOUT, size_of::<Line>() as u64, plan)?;
         Self::with(pool, facts, Some(0))
     }
 
@@ -166,17 +166,17 @@ impl<F: Form> ClhtTable<F> {
     /// # Errors
     /// No such table there, or a damaged one.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
+        Self::with(pool, RootFacts::open(pool, Self::LAYOUT)?, None)
     }
 
-    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+    fn with(pool: &Pool, facts: RootFacts, entries: Option<u64>) -> Result<Self> {
         let _within = pool.write_guard();
         let mut this = ClhtTable {
             medium: Medium::clone(pool),
             seed: Seed::new(facts.seed),
             stripes: Stripes::new(entries),
             table: AtomicU64::new(0),
-            spares: Spares::default(),
+            spares: SpareBuckets::default(),
             facts,
             growth: Mutex::default(),
             job: Mutex::default(),

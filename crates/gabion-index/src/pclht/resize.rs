@@ -13,7 +13,7 @@ use gabion_media::pmem::POff;
 use super::ClhtTable;
 use super::form::Form;
 use super::table::{TABLE_ALIGN, Table, damaged};
-use crate::line::{Array, Image, Line};
+use crate::line::{Line, LineArray, LineImage};
 use crate::lock::Backoff;
 use crate::{Error, Result};
 
@@ -25,7 +25,7 @@ const UNITS: u64 = 64;
 
 /// A table to be built, and how far it is.
 #[derive(Debug)]
-pub(super) struct Job<F> {
+pub(super) struct ResizeJob<F> {
     from: Table<F>,
     to: Table<F>,
     /// Number of units.
@@ -42,9 +42,9 @@ pub(super) struct Job<F> {
     is_damaged: AtomicBool,
 }
 
-impl<F: Form> Job<F> {
-    fn new(from: Table<F>, to: Table<F>) -> Job<F> {
-        Job {
+impl<F: Form> ResizeJob<F> {
+    fn new(from: Table<F>, to: Table<F>) -> ResizeJob<F> {
+        ResizeJob {
             from,
             to,
             count: 1 << from.bits().min(to.bits()),
@@ -70,7 +70,7 @@ impl<F: Form> Job<F> {
 /// Chains in the making: the buckets of a unit first, then spares.
 #[derive(Default)]
 struct Chains {
-    lines: Vec<Image>,
+    lines: Vec<LineImage>,
     /// The last line of each bucket's chain with an entry, or the first.
     tails: Vec<usize>,
     /// Where the spares will be.
@@ -81,7 +81,7 @@ impl Chains {
     fn begin(&mut self, buckets: usize, lines_of_bucket: usize) {
         self.lines.clear();
         self.lines
-            .resize(buckets * lines_of_bucket, Image::default());
+            .resize(buckets * lines_of_bucket, LineImage::default());
         self.tails.clear();
         self.tails
             .extend((0..buckets).map(|bucket| bucket * lines_of_bucket));
@@ -89,7 +89,7 @@ impl Chains {
     }
 
     /// Adds an entry to the chain of a bucket; if there is no spare for it, the job says so.
-    fn add<F: Form>(&mut self, job: &Job<F>, bucket: u64, (key, value): (u64, u64)) {
+    fn add<F: Form>(&mut self, job: &ResizeJob<F>, bucket: u64, (key, value): (u64, u64)) {
         #[expect(clippy::cast_possible_truncation, reason = "an index of `tails`")]
         let bucket = bucket as usize;
         let tail = self.tails[bucket];
@@ -104,7 +104,7 @@ impl Chains {
             self.lines[tail].link = spare.raw();
             next = self.lines.len();
             self.lines
-                .resize(next + ClhtTable::<F>::LINES, Image::default());
+                .resize(next + ClhtTable::<F>::LINES, LineImage::default());
             self.spares.push(spare);
         }
         self.tails[bucket] = next;
@@ -173,7 +173,7 @@ impl<F: Form> ClhtTable<F> {
         let held = self.lock_all();
         let from = self.table();
         loop {
-            if bits > Array::BITS_MAX {
+            if bits > LineArray::BITS_MAX {
                 return Err(Error::ShardLimit);
             }
             let space =
@@ -198,7 +198,7 @@ impl<F: Form> ClhtTable<F> {
     /// Copies all entries to another table, durably, and returns how many spares that took; none if
     /// there are too few.
     fn fill(&self, from: Table<F>, to: Table<F>) -> Result<Option<u64>> {
-        let job = Arc::new(Job::new(from, to));
+        let job = Arc::new(ResizeJob::new(from, to));
         self.offer(Some(job.clone()));
         let done = self.work(&job);
         // ORDER: Relaxed: this thread asks itself.
@@ -227,7 +227,7 @@ impl<F: Form> ClhtTable<F> {
         Ok(Some(spares))
     }
 
-    fn offer(&self, job: Option<Arc<Job<F>>>) {
+    fn offer(&self, job: Option<Arc<ResizeJob<F>>>) {
         let mut place = self.job.lock();
         // ORDER: Relaxed: a hint; the job itself is behind the lock.
         self.has_job.store(job.is_some(), Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl<F: Form> ClhtTable<F> {
     }
 
     /// Copies units until all are taken, and returns how many; a fence makes them durable.
-    fn work(&self, job: &Job<F>) -> u64 {
+    fn work(&self, job: &ResizeJob<F>) -> u64 {
         let (mut chains, mut bytes, mut done) = (Chains::default(), Vec::new(), 0);
         loop {
             // ORDER: Relaxed: each range is taken once.
@@ -265,7 +265,13 @@ impl<F: Form> ClhtTable<F> {
     }
 
     /// Copies some units past the cache.
-    fn copy(&self, job: &Job<F>, units: Range<u64>, chains: &mut Chains, bytes: &mut Vec<u8>) {
+    fn copy(
+        &self,
+        job: &ResizeJob<F>,
+        units: Range<u64>,
+        chains: &mut Chains,
+        bytes: &mut Vec<u8>,
+    ) {
         let bits = job.from.bits().min(job.to.bits());
         let (old, new) = (job.from.bits() - bits, job.to.bits() - bits);
         let at = job.to.bucket(units.start << new);

@@ -7,7 +7,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::form::Form;
-use crate::line::{Array, LINE_BYTES, Line};
+use crate::line::{LINE_BYTES, Line, LineArray};
 use crate::{Error, Result};
 
 /// What offsets of tables are multiples of.
@@ -20,7 +20,7 @@ const LONG_CHAIN_LINES: u64 = 64;
 /// of so many lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Table<F> {
-    array: Array,
+    array: LineArray,
     form: PhantomData<F>,
 }
 
@@ -33,14 +33,14 @@ impl<F: Form> Table<F> {
 
     /// The table at `offset`, with so many bits.
     pub(super) fn new(offset: u64, bits: u32) -> Table<F> {
-        Table::of_word(Array::new(offset, bits).0)
+        Table::of_word(LineArray::new(offset, bits).0)
     }
 
     /// The table that a word names.
     #[inline]
     pub(super) fn of_word(word: u64) -> Table<F> {
         Table {
-            array: Array(word),
+            array: LineArray(word),
             form: PhantomData,
         }
     }
@@ -152,13 +152,13 @@ impl<F: Form> Table<F> {
     }
 
     /// What is known of the spares of a table that is opened.
-    pub(super) fn find_spares(self, medium: &Medium) -> Result<Spares> {
+    pub(super) fn find_spares(self, medium: &Medium) -> Result<SpareBuckets> {
         // ORDER: Relaxed: nobody writes while a table is opened.
         let given = self.given(medium).load(medium, Ordering::Relaxed);
         if given > self.spare_count() {
             return Err(damaged(medium.offset_of(self.given(medium)).raw()));
         }
-        let spares = Spares::default();
+        let spares = SpareBuckets::default();
         spares.begin(given);
         Ok(spares)
     }
@@ -176,7 +176,7 @@ impl<F: Form> Table<F> {
     /// Bits of a table with so many lines in its buckets, or more.
     fn bits_for(lines: u64) -> u32 {
         let buckets = lines.div_ceil(F::LINES);
-        let buckets = buckets.clamp(1 << Self::BITS_MIN, 1 << Array::BITS_MAX);
+        let buckets = buckets.clamp(1 << Self::BITS_MIN, 1 << LineArray::BITS_MAX);
         buckets.next_power_of_two().ilog2()
     }
 }
@@ -193,7 +193,7 @@ pub(super) fn damaged_chain(offset: u64) -> Error {
 
 /// The spares of the table in use. Used under the lock of a stripe, so that the table stays.
 #[derive(Debug, Default)]
-pub(super) struct Spares {
+pub(super) struct SpareBuckets {
     /// The next one to give out.
     next: AtomicU64,
     /// What the medium says of how many were given out.
@@ -201,7 +201,7 @@ pub(super) struct Spares {
     noting: Mutex<()>,
 }
 
-impl Spares {
+impl SpareBuckets {
     /// Spares that are given out from one note on the medium to the next, at most.
     const BATCH: u64 = 64;
 
@@ -213,7 +213,11 @@ impl Spares {
     }
 
     /// A spare that nobody has.
-    pub(super) fn take<F: Form>(&self, medium: &Medium, table: Table<F>) -> Option<Spare<'_>> {
+    pub(super) fn take<F: Form>(
+        &self,
+        medium: &Medium,
+        table: Table<F>,
+    ) -> Option<SpareBucket<'_>> {
         // ORDER: Relaxed: the number is unique, whoever else takes one.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if number >= table.spare_count() {
@@ -234,7 +238,7 @@ impl Spares {
                 note = Some((noting, now));
             }
         }
-        Some(Spare {
+        Some(SpareBucket {
             number,
             spares: self,
             note,
@@ -242,15 +246,15 @@ impl Spares {
     }
 }
 
-/// A spare that was taken. It may be linked after a fence and [`Spare::confirm`].
-pub(super) struct Spare<'a> {
+/// A spare that was taken. It may be linked after a fence and [`SpareBucket::confirm`].
+pub(super) struct SpareBucket<'a> {
     pub(super) number: u64,
-    spares: &'a Spares,
+    spares: &'a SpareBuckets,
     /// What the medium will say of how many were given out. Others wait until it is durable.
     note: Option<(MutexGuard<'a, ()>, u64)>,
 }
 
-impl Spare<'_> {
+impl SpareBucket<'_> {
     /// Says that a fence came after the spare was taken.
     pub(super) fn confirm(self) {
         if let Some((_noting, now)) = self.note {
@@ -317,7 +321,7 @@ mod tests {
             (Narrow::planned_bits(10), Narrow::planned_bits(10_000_000)),
             (2, 22)
         );
-        assert_eq!(Narrow::planned_bits(u64::MAX), Array::BITS_MAX);
+        assert_eq!(Narrow::planned_bits(u64::MAX), LineArray::BITS_MAX);
         assert_eq!(
             (
                 Table::<Wide>::planned_bits(0),

@@ -187,5 +187,5 @@ fn what_is_no_table_is_refused() {
 #[test]
 fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
     let keys = Keys::words(&REGISTERED).expect("words are keys");
-    interleaved::catch_readers(keys, |file| file.ends_with("pclht/read.rs"));
+    interleaved::catch_readers(keys, |file| file.ends_with("pclht/readpath.rs"));
 }

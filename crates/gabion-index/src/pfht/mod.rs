@@ -21,7 +21,7 @@
 //! | paper | here |
 //! |---|---|
 //! | at most one displacement | [`Scheme::MOVES_MAX`] |
-//! | stash | `twohash/write.rs`: `put_into_stash` |
+//! | stash | `twohash/writepath.rs`: `put_into_stash` |
 //!
 //! Sources: B. Debnath et al., "Revisiting hash table design for phase change memory", INFLOW 2015;
 //! P. Zuo, Y. Hua, J. Wu, OSDI 2018, which compares with it.
@@ -33,7 +33,7 @@ use crate::bucket::Bucket;
 use crate::line::{Line, PAIRS};
 use crate::quad::Quad;
 use crate::registered::Registered;
-use crate::twohash::{Scheme, Spot, TwoHash, registered};
+use crate::twohash::{CandidateSlots, Scheme, TwoHash, registered};
 
 /// Two buckets for a key, one movement, and a stash.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl<B: Bucket> Scheme for Stashed<B> {
     }
 
     #[inline]
-    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot> {
+    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = CandidateSlots> {
         buckets(bits, hashes, B::SLOTS)
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     /// Six keys of two buckets fill them; the next one has its place in the stash.
     #[test]
     fn entries_of_one_line_of_the_stash_keep_their_tokens() {
-        let plan = crate::Plan {
+        let plan = crate::CreateHints {
             capacity: 100,
             ..crate::suite::SMALL
         };

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::layout::{Entry, LINE_BYTES, State};
+use super::layout::{Entry, LINE_BYTES, PageState};
 use super::pages::chain_head;
 use super::record::Record;
 use super::table::entries;
 use super::{Scmkv, Volume};
-use crate::index::Checked;
+use crate::index::CheckSummary;
 use crate::{Error, Result};
 
 /// Live bytes by page.
@@ -19,16 +19,16 @@ impl Scmkv {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
+    pub fn check(&self) -> Result<CheckSummary> {
         self.volume.check()
     }
 }
 
 impl Volume {
-    fn check(&self) -> Result<Checked> {
+    fn check(&self) -> Result<CheckSummary> {
         let _cleaning = self.cleaning.lock();
         let mut usage = Usage::default();
-        let mut checked = Checked {
+        let mut checked = CheckSummary {
             entries: 0,
             blocks: 2 + u64::from(!self.next_table().is_none()),
         };
@@ -56,7 +56,7 @@ impl Volume {
             let page = self.pages.page(number);
             let live = usage.0.remove(&number).unwrap_or(0);
             let is_right = match page.state() {
-                State::Reserve => live == 0,
+                PageState::Reserve => live == 0,
                 _ => !page.is_counted() || page.live() == live,
             };
             if !is_right {
@@ -117,7 +117,7 @@ impl Usage {
         let is_kind = if is_record {
             state.is_log()
         } else {
-            matches!(state, State::ChainsOpen | State::ChainsFull)
+            matches!(state, PageState::ChainsOpen | PageState::ChainsFull)
         };
         is_kind && address + bytes <= end
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, POff};
 
 use super::layout::{Entry, Header, LINE_BYTES, TablePlace};
-use super::log::Log;
+use super::log::ThreadLog;
 use super::recovery::TABLE_HINT;
 use super::table::entries;
 use super::{Scmkv, Volume};
@@ -137,7 +137,12 @@ impl Volume {
     /// The bucket for some entries; a chain is written and flushed, not fenced. It counts as live
     /// at once: the other half may need another page, and then a cleaner finds the page of this
     /// one, which must not look empty to it.
-    pub(super) fn half_of_bucket(&self, log: &mut Log, half: &[Entry], hash: u64) -> Result<Entry> {
+    pub(super) fn half_of_bucket(
+        &self,
+        log: &mut ThreadLog,
+        half: &[Entry],
+        hash: u64,
+    ) -> Result<Entry> {
         let many = match half {
             [] => return Ok(Entry::EMPTY),
             [one] => return Ok(*one),

@@ -23,10 +23,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
-use super::log::{Flush, Log, room_of_page};
-use super::pages::{Head, Taker};
-use super::record::{Draft, Record, records};
+use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, PageState, RECORD_HEAD_BYTES};
+use super::log::{RecordFlush, ThreadLog, room_of_page};
+use super::pages::{AppendPoint, PageUser};
+use super::record::{NewRecord, Record, records};
 use super::steps::{Step, is_taken};
 use super::{Scmkv, Volume};
 use crate::lock::Backoff;
@@ -61,7 +61,7 @@ const WRITERS_PATIENCE: Duration = Duration::from_secs(10);
 /// What the cleaner holds.
 #[derive(Debug, Default)]
 pub(super) struct Cleaning {
-    pub(super) log: Log,
+    pub(super) log: ThreadLog,
 }
 
 /// What one step of the cleaner came to.
@@ -251,11 +251,11 @@ impl Volume {
     fn empty(&self, cleaning: &mut Cleaning, number: u32) -> Result<u64> {
         let page = self.pages.page(number);
         let log = &mut cleaning.log;
-        log.taker = Taker::Cleaner;
+        log.taker = PageUser::Cleaner;
         if page.live() == 0 {
             return Ok(0);
         }
-        let moved = if page.state() == State::LogFull {
+        let moved = if page.state() == PageState::LogFull {
             self.move_records(log, number)
         } else {
             self.move_chains(log, number)
@@ -268,7 +268,7 @@ impl Volume {
         Err(Error::damaged("the usage of a page", page.start()))
     }
 
-    fn move_records(&self, log: &mut Log, number: u32) -> Result<u64> {
+    fn move_records(&self, log: &mut ThreadLog, number: u32) -> Result<u64> {
         let page = self.pages.page(number);
         let mut moves = Vec::new();
         let mut at_end = page.start() + PAGE_HEAD_BYTES;
@@ -303,12 +303,12 @@ impl Volume {
     }
 
     /// Copies a live record to the cleaner's log, and returns the address.
-    fn copy(&self, log: &mut Log, record: &Record) -> Result<u64> {
+    fn copy(&self, log: &mut ThreadLog, record: &Record) -> Result<u64> {
         let content = record.content(&self.medium, &self.seed);
         let (key, value) = content.ok_or_else(|| Error::damaged("a record", record.address))?;
         let address = log.room_for_record(&self.pages, record.bytes())?.next();
-        let copy = Draft::new(record.hash, &key, &value);
-        log.append(&self.medium, &copy, 0, Flush::Nothing);
+        let copy = NewRecord::new(record.hash, &key, &value);
+        log.append(&self.medium, &copy, 0, RecordFlush::Nothing);
         Ok(address)
     }
 
@@ -336,7 +336,7 @@ impl Volume {
         Ok(moved)
     }
 
-    fn move_chains(&self, log: &mut Log, number: u32) -> Result<u64> {
+    fn move_chains(&self, log: &mut ThreadLog, number: u32) -> Result<u64> {
         let page = self.pages.page(number);
         let mut moved = 0;
         let all: Vec<_> = self.pages.chains(page.start(), page.end()).collect();
@@ -397,10 +397,10 @@ impl Volume {
     }
 
     /// The open pages of all logs, the cleaner's included.
-    pub(super) fn open_heads(&self) -> Vec<Head> {
+    pub(super) fn open_heads(&self) -> Vec<AppendPoint> {
         let cleaners = self.cleaning.lock();
-        let of_log = |log: &Log| [log.records, log.chains];
-        let mut heads: Vec<Head> = of_log(&cleaners.log).into_iter().flatten().collect();
+        let of_log = |log: &ThreadLog| [log.records, log.chains];
+        let mut heads: Vec<AppendPoint> = of_log(&cleaners.log).into_iter().flatten().collect();
         for log in self.logs.each() {
             heads.extend(of_log(&log).into_iter().flatten());
         }

@@ -134,7 +134,7 @@ media_struct! {
     }
 
     /// What the page table says of a page.
-    pub(super) struct Descriptor {
+    pub(super) struct PageDescriptor {
         pub(super) place: PAtomicU64,
         pub(super) generation: PAtomicU64,
         pub(super) end: PAtomicU64,
@@ -165,7 +165,7 @@ media_struct! {
 /// What a page is used for. The numbers are on media: never reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum PageState {
     /// Not there.
     Free = 0,
     /// Records, and more will follow.
@@ -180,38 +180,38 @@ pub(super) enum State {
     Reserve = 5,
 }
 
-impl State {
+impl PageState {
     /// Decodes a number read from a medium; `None` for one that this version does not know.
-    pub(super) fn from_u8(number: u8) -> Option<State> {
+    pub(super) fn from_u8(number: u8) -> Option<PageState> {
         [
-            State::Free,
-            State::LogOpen,
-            State::LogFull,
-            State::ChainsOpen,
-            State::ChainsFull,
-            State::Reserve,
+            PageState::Free,
+            PageState::LogOpen,
+            PageState::LogFull,
+            PageState::ChainsOpen,
+            PageState::ChainsFull,
+            PageState::Reserve,
         ]
         .into_iter()
         .find(|state| *state as u8 == number)
     }
 
     /// The state of a page of this kind that takes no more.
-    pub(super) fn full(self) -> State {
+    pub(super) fn full(self) -> PageState {
         match self {
-            State::LogOpen => State::LogFull,
-            State::ChainsOpen => State::ChainsFull,
+            PageState::LogOpen => PageState::LogFull,
+            PageState::ChainsOpen => PageState::ChainsFull,
             other => other,
         }
     }
 
     /// Whether it holds records, full or not.
     pub(super) fn is_log(self) -> bool {
-        matches!(self, State::LogOpen | State::LogFull)
+        matches!(self, PageState::LogOpen | PageState::LogFull)
     }
 
     /// Whether it is full of records or chains.
     pub(super) fn is_full(self) -> bool {
-        matches!(self, State::LogFull | State::ChainsFull)
+        matches!(self, PageState::LogFull | PageState::ChainsFull)
     }
 }
 
@@ -238,7 +238,7 @@ fn is_sound_place(place: u64) -> bool {
 }
 
 impl PagePlace {
-    pub(super) fn new(offset: u64, state: State) -> PagePlace {
+    pub(super) fn new(offset: u64, state: PageState) -> PagePlace {
         PagePlace(checked_place(offset, u64::from(state as u8)))
     }
 
@@ -247,24 +247,24 @@ impl PagePlace {
     }
 
     /// The state; `None` if the place is damaged.
-    pub(super) fn state(self) -> Option<State> {
+    pub(super) fn state(self) -> Option<PageState> {
         let number = u8::try_from(self.0 >> ADDRESS_BITS & 0xff).ok()?;
-        let state = State::from_u8(number).filter(|_| is_sound_place(self.0))?;
-        ((state == State::Free) == (self.0 == 0)).then_some(state)
+        let state = PageState::from_u8(number).filter(|_| is_sound_place(self.0))?;
+        ((state == PageState::Free) == (self.0 == 0)).then_some(state)
     }
 }
 
 /// Which of the two numbers of bytes in a descriptor it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Noted {
+pub(super) enum NotedBytes {
     /// Bytes in use.
     End = 2,
     /// Live bytes, maybe [`AT_MOST`] so many.
     Live = 3,
 }
 
-impl Noted {
+impl NotedBytes {
     /// The word of a descriptor for a number of bytes of a page of this generation.
     pub(super) fn word(self, bytes: u64, generation: u64) -> u64 {
         let bytes = bytes & NOTED_MASK;
@@ -440,7 +440,7 @@ pub(super) fn record_bytes(key_bytes: u64, value_bytes: u64) -> u64 {
 
 const _: () = {
     assert!(size_of::<Header>() == 128 && offset_of!(Header, table) == 64);
-    assert!(size_of::<Descriptor>() == 32 && offset_of!(Descriptor, live) == 24);
+    assert!(size_of::<PageDescriptor>() == 32 && offset_of!(PageDescriptor, live) == 24);
     assert!(size_of::<PageHead>() == 64 && offset_of!(PageHead, mark) == 32);
     // A head never straddles two lines.
     assert!(size_of::<RecordHead>() == 32 && offset_of!(RecordHead, checks) == 24);
@@ -462,7 +462,7 @@ mod tests {
     fn the_tables_say_what_the_types_are() {
         let sizes = [
             ("Header", size_of::<Header>()),
-            ("Descriptor", size_of::<Descriptor>()),
+            ("Descriptor", size_of::<PageDescriptor>()),
             ("Page", size_of::<PageHead>()),
             ("Record", size_of::<RecordHead>()),
         ];
@@ -521,20 +521,23 @@ mod tests {
             (head.hash(), head.lines(), head.bytes()),
             (0xabcd_ef01_2345_0000, 3, 192)
         );
-        let place = PagePlace::new(far, State::Reserve);
-        assert_eq!((place.offset(), place.state()), (far, Some(State::Reserve)));
-        assert_eq!(PagePlace(0).state(), Some(State::Free));
+        let place = PagePlace::new(far, PageState::Reserve);
+        assert_eq!(
+            (place.offset(), place.state()),
+            (far, Some(PageState::Reserve))
+        );
+        assert_eq!(PagePlace(0).state(), Some(PageState::Free));
         assert_eq!(PagePlace(64).state(), None);
         assert_eq!(PagePlace(checked_place(64, 6)).state(), None);
         assert_eq!(PagePlace(1 << 48 | 64).state(), None);
         assert!((0..64).all(|bit| PagePlace(place.0 ^ 1 << bit).state().is_none()));
         for bytes in [0, 64, PAGE_BYTES_MAX, AT_MOST, AT_MOST | PAGE_BYTES_MAX] {
-            let word = Noted::Live.word(bytes, 7);
-            assert_eq!(Noted::Live.bytes_of(word, 7), Some(bytes));
-            assert_eq!(Noted::Live.bytes_of(bytes, 7), None);
-            assert_eq!(Noted::Live.bytes_of(word, 8), None);
-            assert_eq!(Noted::End.bytes_of(word, 7), None);
-            let is_told = |bit: u32| Noted::Live.bytes_of(word ^ 1_u64 << bit, 7).is_none();
+            let word = NotedBytes::Live.word(bytes, 7);
+            assert_eq!(NotedBytes::Live.bytes_of(word, 7), Some(bytes));
+            assert_eq!(NotedBytes::Live.bytes_of(bytes, 7), None);
+            assert_eq!(NotedBytes::Live.bytes_of(word, 8), None);
+            assert_eq!(NotedBytes::End.bytes_of(word, 7), None);
+            let is_told = |bit: u32| NotedBytes::Live.bytes_of(word ^ 1_u64 << bit, 7).is_none();
             assert!((0..64).all(is_told), "{bytes}");
         }
         let table = TablePlace::new(4096, 10);

@@ -32,7 +32,7 @@
 //!   never lost. What fails is only the power: the end of the process loses nothing.
 //!
 //! Both say what a pool survives on persistent memory. On other media it is less, as
-//! [`Class`](gabion_media::pmem::Class) tells.
+//! [`Class`](gabion_media::pmem::PoolClass) tells.
 //!
 //! # Linearization point
 //! Writes: the store of one word, in a bucket or in a chain. Reads: a moment at which what the
@@ -72,7 +72,7 @@
 //! | paper, section | here |
 //! |---|---|
 //! | superblock, checkpoint (3.2) | [`layout::Header`] |
-//! | page information table (3.2) | [`layout::Descriptor`], `pages.rs` |
+//! | page information table (3.2) | [`layout::PageDescriptor`], `pages.rs` |
 //! | bucket, chain, has_writer, nr_items, scm_addr, tag (3.3) | [`layout::Entry`], `stripes.rs` |
 //! | kvobj, obj_size, kvobj_chsum, addr_of_oldobj (3.3) | [`layout::RecordHead`], `record.rs` |
 //! | page management, log and object allocators (3.4) | `pages.rs`, `log.rs` |
@@ -111,10 +111,10 @@ use crate::Seed;
 use cleaner::Cleaner;
 use gc::Cleaning;
 use layout::Header;
-use log::Logs;
-use pages::Pages;
+use log::ThreadLogs;
+use pages::PageTable;
 use stats::Counts;
-use stripes::Stripes;
+use stripes::StripeLocks;
 
 pub use gc::Collected;
 pub use readpath::{Entry, Iter};
@@ -225,9 +225,9 @@ struct Volume {
     /// The tables of the header.
     table: AtomicU64,
     next: AtomicU64,
-    stripes: Stripes,
-    pages: Pages,
-    logs: Logs,
+    stripes: StripeLocks,
+    pages: PageTable,
+    logs: ThreadLogs,
     cleaning: Mutex<Cleaning>,
     enlarging: Mutex<()>,
     counts: Counts,

@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::layout::{
-    AT_MOST, ChainHead, Descriptor, LINE_BYTES, Noted, PAGE_HEAD_BYTES, PAGE_MAGIC, PageHead,
-    PagePlace, State,
+    AT_MOST, ChainHead, LINE_BYTES, NotedBytes, PAGE_HEAD_BYTES, PAGE_MAGIC, PageDescriptor,
+    PageHead, PagePlace, PageState,
 };
 use crate::{Error, Result};
 
@@ -42,7 +42,7 @@ pub(super) fn kept_pages(keeps_for_copies: bool) -> usize {
 
 /// For whom a page is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Taker {
+pub(super) enum PageUser {
     #[default]
     Writer,
     Cleaner,
@@ -59,7 +59,7 @@ const ALL: u64 = u64::MAX;
 /// What DRAM knows of a page.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Page {
+pub(super) struct PageInfo {
     start: AtomicU64,
     generation: AtomicU64,
     /// Bytes in use from the start on, once the page is full.
@@ -75,7 +75,7 @@ pub(super) struct Page {
 
 // ORDER: Relaxed throughout, except for the state: the numbers of a page change before its state
 // says that it is in use, or under the locks that P2 names; elsewhere they are statistics.
-impl Page {
+impl PageInfo {
     pub(super) fn start(&self) -> u64 {
         self.start.load(Ordering::Relaxed)
     }
@@ -122,12 +122,12 @@ impl Page {
         self.counted_to.load(Ordering::Relaxed) == ALL
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> PageState {
         // ORDER: Acquire pairs with the Release of `set_state`: the numbers go with the state.
-        State::from_u8(self.state.load(Ordering::Acquire)).unwrap_or(State::Free)
+        PageState::from_u8(self.state.load(Ordering::Acquire)).unwrap_or(PageState::Free)
     }
 
-    fn set_state(&self, state: State) {
+    fn set_state(&self, state: PageState) {
         // ORDER: Release pairs with the Acquire of `state`.
         self.state.store(state as u8, Ordering::Release);
     }
@@ -155,7 +155,7 @@ impl Page {
 
 /// The place in an open page where the next record or chain goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct AppendPoint {
     pub(super) number: u32,
     pub(super) start: u64,
     pub(super) generation: u64,
@@ -165,7 +165,7 @@ pub(super) struct Head {
     pub(super) persisted: u64,
 }
 
-impl Head {
+impl AppendPoint {
     /// The address of what comes next.
     #[inline]
     pub(super) fn next(&self) -> u64 {
@@ -180,20 +180,20 @@ struct Spare {
     unused: Vec<u32>,
     reserve: Vec<u32>,
     /// Open pages from before the store was closed.
-    open: Vec<(State, Head)>,
+    open: Vec<(PageState, AppendPoint)>,
     /// The generation of the newest page.
     generation: u64,
 }
 
 /// All pages of a store.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct PageTable {
     pool: Pool,
     /// Bytes of a page.
     pub(super) bytes: u64,
     granule_shift: u32,
-    table: POff<Descriptor>,
-    pages: Box<[Page]>,
+    table: POff<PageDescriptor>,
+    pages: Box<[PageInfo]>,
     /// For each granule of the pool the number of its page plus one, or 0.
     owners: Box<[AtomicU32]>,
     /// Pages that are kept.
@@ -203,23 +203,23 @@ pub(super) struct Pages {
     clock: AtomicU64,
 }
 
-impl Pages {
+impl PageTable {
     /// The pages that a page table of `count` descriptors tells of. They are not read yet.
     pub(super) fn new(
         pool: &Pool,
-        table: POff<Descriptor>,
+        table: POff<PageDescriptor>,
         count: usize,
         bytes: u64,
         keeps_for_copies: bool,
-    ) -> Pages {
+    ) -> PageTable {
         let granule_shift = granule_bytes(bytes).trailing_zeros();
         let granules = usize::try_from(pool.len() >> granule_shift).unwrap_or(usize::MAX);
-        Pages {
+        PageTable {
             pool: pool.clone(),
             bytes,
             granule_shift,
             table,
-            pages: (0..count).map(|_| Page::default()).collect(),
+            pages: (0..count).map(|_| PageInfo::default()).collect(),
             owners: (0..=granules).map(|_| AtomicU32::new(0)).collect(),
             reserve_pages: kept_pages(keeps_for_copies),
             spare: Mutex::default(),
@@ -235,16 +235,16 @@ impl Pages {
         u32::try_from(self.pages.len()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn page(&self, number: u32) -> &Page {
+    pub(super) fn page(&self, number: u32) -> &PageInfo {
         &self.pages[number as usize]
     }
 
     /// The numbers of all pages that are there.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.count()).filter(|number| self.page(*number).state() != State::Free)
+        (0..self.count()).filter(|number| self.page(*number).state() != PageState::Free)
     }
 
-    pub(super) fn descriptor(&self, number: u32) -> &Descriptor {
+    pub(super) fn descriptor(&self, number: u32) -> &PageDescriptor {
         self.medium().at(self.table.element(u64::from(number)))
     }
 
@@ -276,7 +276,7 @@ impl Pages {
     pub(super) fn count_out(&self, address: u64, bytes: u64) {
         if let Some(number) = self.number_of(address) {
             let page = self.page(number);
-            // ORDER: Relaxed: see `Page`. Release pairs with the Acquire of `live`.
+            // ORDER: Relaxed: see `PageInfo`. Release pairs with the Acquire of `live`.
             if address - page.start() < page.counted_to.load(Ordering::Relaxed) {
                 page.gone.fetch_add(bytes, Ordering::Release);
             }
@@ -300,18 +300,18 @@ impl Pages {
     ///
     /// # Errors
     /// No space.
-    pub(super) fn open_page(&self, state: State, taker: Taker) -> Result<Head> {
+    pub(super) fn open_page(&self, state: PageState, taker: PageUser) -> Result<AppendPoint> {
         let mut spare = self.spare.lock();
         if let Some(at) = spare.open.iter().position(|(open, _)| *open == state) {
             return Ok(spare.open.swap_remove(at).1);
         }
         // How many of those that were set aside are for others.
         let left = match taker {
-            Taker::Writer => self.reserve_pages,
-            Taker::Cleaner => 0,
-            Taker::Copy => RESERVE_PAGES,
+            PageUser::Writer => self.reserve_pages,
+            PageUser::Cleaner => 0,
+            PageUser::Copy => RESERVE_PAGES,
         };
-        if taker == Taker::Writer {
+        if taker == PageUser::Writer {
             self.refill(&mut spare, left)?;
         } else if let Ok(head) = self.new_page(&mut spare, state) {
             return Ok(head);
@@ -335,14 +335,14 @@ impl Pages {
 
     fn refill(&self, spare: &mut Spare, count: usize) -> Result<()> {
         while spare.reserve.len() < count {
-            let head = self.new_page(spare, State::Reserve)?;
+            let head = self.new_page(spare, PageState::Reserve)?;
             spare.reserve.push(head.number);
         }
         Ok(())
     }
 
     /// Takes a page from the pool.
-    fn new_page(&self, spare: &mut Spare, state: State) -> Result<Head> {
+    fn new_page(&self, spare: &mut Spare, state: PageState) -> Result<AppendPoint> {
         let Some(&number) = spare.unused.last() else {
             return Err(self.full());
         };
@@ -358,11 +358,11 @@ impl Pages {
     }
 
     /// Makes a block an empty page of a state.
-    fn begin(&self, spare: &mut Spare, number: u32, start: u64, state: State) -> Head {
+    fn begin(&self, spare: &mut Spare, number: u32, start: u64, state: PageState) -> AppendPoint {
         let medium = self.medium();
         spare.generation += 1;
         let generation = spare.generation;
-        if state == State::ChainsOpen {
+        if state == PageState::ChainsOpen {
             medium.zero(start, self.bytes);
         }
         let head: &PageHead = medium.at(POff::new(start));
@@ -390,7 +390,7 @@ impl Pages {
         descriptor
             .place
             .store_persist(medium, place.0, Ordering::Relaxed);
-        let head = Head {
+        let head = AppendPoint {
             number,
             start,
             generation,
@@ -402,19 +402,19 @@ impl Pages {
     }
 
     /// Writes down end and live bytes of a page of this generation. The caller flushes them.
-    fn note(&self, descriptor: &Descriptor, generation: u64, end: u64, live: u64) {
+    fn note(&self, descriptor: &PageDescriptor, generation: u64, end: u64, live: u64) {
         let medium = self.medium();
-        let end = Noted::End.word(end, generation);
-        let live = Noted::Live.word(live, generation);
+        let end = NotedBytes::End.word(end, generation);
+        let live = NotedBytes::Live.word(live, generation);
         // ORDER: Relaxed: read by recovery.
         descriptor.end.store(medium, end, Ordering::Relaxed);
         descriptor.live.store(medium, live, Ordering::Relaxed);
     }
 
     /// Notes what is known of a page.
-    pub(super) fn know(&self, number: u32, place: PagePlace, head: &Head, live: u64) {
+    pub(super) fn know(&self, number: u32, place: PagePlace, head: &AppendPoint, live: u64) {
         let page = self.page(number);
-        // ORDER: Relaxed: see `Page`.
+        // ORDER: Relaxed: see `PageInfo`.
         page.start.store(head.start, Ordering::Relaxed);
         page.generation.store(head.generation, Ordering::Relaxed);
         page.end.store(head.tail, Ordering::Relaxed);
@@ -423,7 +423,7 @@ impl Pages {
         page.counted_to.store(counted, Ordering::Relaxed);
         page.stamp.store(self.now(), Ordering::Relaxed);
         self.own(head.start, number + 1);
-        page.set_state(place.state().unwrap_or(State::Free));
+        page.set_state(place.state().unwrap_or(PageState::Free));
     }
 
     /// Takes note of what was found when the store was opened.
@@ -431,7 +431,7 @@ impl Pages {
         &self,
         unused: Vec<u32>,
         reserve: Vec<u32>,
-        open: Vec<(State, Head)>,
+        open: Vec<(PageState, AppendPoint)>,
         generation: u64,
     ) {
         *self.spare.lock() = Spare {
@@ -443,7 +443,7 @@ impl Pages {
     }
 
     /// Makes everything in an open page durable, as far as it is not.
-    pub(super) fn persist(&self, head: &mut Head) {
+    pub(super) fn persist(&self, head: &mut AppendPoint) {
         if head.persisted == head.tail {
             return;
         }
@@ -454,9 +454,9 @@ impl Pages {
         head.persisted = head.tail;
     }
 
-    /// As [`Pages::persist`], and leaves a mark of it, so that later damage is not taken for a tail
-    /// that was lost.
-    pub(super) fn persist_and_mark(&self, head: &mut Head) {
+    /// As [`PageTable::persist`], and leaves a mark of it, so that later damage is not taken for a
+    /// tail that was lost.
+    pub(super) fn persist_and_mark(&self, head: &mut AppendPoint) {
         let medium = self.medium();
         let page: &PageHead = medium.at(POff::new(head.start));
         // ORDER: Relaxed: read by recovery, and changed under the log's lock.
@@ -470,7 +470,7 @@ impl Pages {
     }
 
     /// Makes a page full: all of it is durable, and it takes no more.
-    pub(super) fn close_page(&self, head: &mut Head) {
+    pub(super) fn close_page(&self, head: &mut AppendPoint) {
         let medium = self.medium();
         let page = self.page(head.number);
         let descriptor = self.descriptor(head.number);
@@ -509,7 +509,7 @@ impl Pages {
         // ORDER: Relaxed: read by recovery.
         // DURABLE: the page is out of the page table, before the pool may use it.
         descriptor.place.store_persist(medium, 0, Ordering::Relaxed);
-        page.set_state(State::Free);
+        page.set_state(PageState::Free);
         self.own(page.start(), 0);
         retiring.commit(&self.pool.enter());
         self.spare.lock().unused.push(number);
@@ -517,14 +517,14 @@ impl Pages {
     }
 
     /// Writes down ends and usage of all pages. `heads` are the open ones in use.
-    pub(super) fn checkpoint(&self, heads: &[Head]) {
+    pub(super) fn checkpoint(&self, heads: &[AppendPoint]) {
         let medium = self.medium();
         let spare = self.spare.lock();
         let spare_heads = spare.open.iter().map(|(_, head)| *head);
         for number in self.numbers() {
             let page = self.page(number);
             let descriptor = self.descriptor(number);
-            let is_same = |head: &Head| head.number == number;
+            let is_same = |head: &AppendPoint| head.number == number;
             let open = heads
                 .iter()
                 .copied()
@@ -537,7 +537,7 @@ impl Pages {
             } else {
                 // ORDER: Relaxed: read by recovery.
                 let noted = descriptor.live.load(medium, Ordering::Relaxed);
-                let noted = Noted::Live.bytes_of(noted, generation);
+                let noted = NotedBytes::Live.bytes_of(noted, generation);
                 noted.unwrap_or(end) | AT_MOST
             };
             self.note(descriptor, generation, end, live);

@@ -33,17 +33,17 @@ pub(super) struct Record {
 
 /// A record that has no place yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draft<'a> {
+pub(super) struct NewRecord<'a> {
     pub(super) hash: u64,
     key: &'a [u8],
     value: &'a [u8],
     digest: u64,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> NewRecord<'a> {
     #[inline]
-    pub(super) fn new(hash: u64, key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
-        Draft {
+    pub(super) fn new(hash: u64, key: &'a [u8], value: &'a [u8]) -> NewRecord<'a> {
+        NewRecord {
             hash,
             key,
             value,
@@ -261,7 +261,7 @@ mod tests {
         let seed = Seed::new(1);
         let (key, value) = (&b"basket"[..], &b"some stones"[..]);
         let at = 64 << 10;
-        let record = Draft::new(seed.hash_bytes(key), key, value);
+        let record = NewRecord::new(seed.hash_bytes(key), key, value);
         let mut bytes = Vec::new();
         record.encode(at, 7, 4096, &mut bytes);
         assert_eq!(bytes.len() as u64, record.bytes());

@@ -21,25 +21,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::pmem::{
-    Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT, Reachable,
+    BlockClaim, Medium, PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT, Reachable,
 };
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cleaner::Cleaner;
 use super::layout::{
-    AT_MOST, CLOSED, Descriptor, Header, LAYOUT, LINE_BYTES, MAGIC, Noted, PAGE_BYTES_MAX,
-    PAGE_BYTES_MIN, PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace,
+    AT_MOST, CLOSED, Header, LAYOUT, LINE_BYTES, MAGIC, NotedBytes, PAGE_BYTES_MAX, PAGE_BYTES_MIN,
+    PAGE_HEAD_BYTES, PageDescriptor, PagePlace, PageState, RECORD_HEAD_BYTES, TablePlace,
 };
-use super::log::Logs;
-use super::pages::{Head, Pages, kept_pages, page_mark};
+use super::log::ThreadLogs;
+use super::pages::{AppendPoint, PageTable, kept_pages, page_mark};
 use super::record::{Record, records};
 use super::stats::Counts;
 use super::steps::{Step, is_taken};
-use super::stripes::Stripes;
+use super::stripes::StripeLocks;
 use super::{Durability, KEY_BYTES_MAX, Options, Scmkv, Volume};
 use crate::index::root_of;
-use crate::parts::by_threads;
+use crate::parallel::by_threads;
 use crate::{Error, Result, Seed};
 
 /// The hint of the hash table's block. Those of pages are their numbers, which are smaller.
@@ -119,7 +119,7 @@ fn is_page_size(bytes: u64) -> bool {
 }
 
 /// What recovery of the pool asks: whether a store durably refers to a block.
-fn is_referenced(medium: &Medium, claim: Claim) -> bool {
+fn is_referenced(medium: &Medium, claim: BlockClaim) -> bool {
     let root = root_of(medium);
     let Ok((plan, header)) = read_plan(medium, root) else {
         return false;
@@ -135,7 +135,7 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
     if claim.hint >= plan.pages {
         return false;
     }
-    let table = POff::<Descriptor>::new(root + size_of::<Header>() as u64);
+    let table = POff::<PageDescriptor>::new(root + size_of::<Header>() as u64);
     let Some(descriptor) = medium.try_at(table.element(claim.hint)) else {
         return false;
     };
@@ -186,7 +186,8 @@ impl Scmkv {
             capacity,
         };
         let _within = pool.write_guard();
-        let header_bytes = size_of::<Header>() as u64 + plan.pages * size_of::<Descriptor>() as u64;
+        let header_bytes =
+            size_of::<Header>() as u64 + plan.pages * size_of::<PageDescriptor>() as u64;
         let table_bytes = TablePlace::new(0, log2).bytes();
         let pages_min = kept_pages(options.keeps_for_copies) as u64 + OPEN_PAGES_MIN;
         let wanted = header_bytes + table_bytes + pages_min * plan.page_bytes;
@@ -335,15 +336,15 @@ impl Volume {
             value_bytes_max: (room - key_bytes_max) / RECORD_HEAD_BYTES * RECORD_HEAD_BYTES,
             table: AtomicU64::new(table.0),
             next: AtomicU64::new(next.0),
-            stripes: Stripes::new(table.log2()),
-            pages: Pages::new(
+            stripes: StripeLocks::new(table.log2()),
+            pages: PageTable::new(
                 pool,
                 descriptors,
                 count,
                 plan.page_bytes,
                 options.keeps_for_copies,
             ),
-            logs: Logs::new(options.logs.unwrap_or_else(processors)),
+            logs: ThreadLogs::new(options.logs.unwrap_or_else(processors)),
             cleaning: Mutex::default(),
             enlarging: Mutex::new(()),
             counts: Counts::default(),
@@ -361,10 +362,10 @@ impl Volume {
             let (state, head) = self.read_page(number, was_closed)?;
             newest = newest.max(head.generation);
             match state {
-                State::Free => unused.push(number),
-                State::Reserve => reserve.push(number),
-                State::LogOpen | State::ChainsOpen => open.push((state, head)),
-                State::LogFull | State::ChainsFull => {}
+                PageState::Free => unused.push(number),
+                PageState::Reserve => reserve.push(number),
+                PageState::LogOpen | PageState::ChainsOpen => open.push((state, head)),
+                PageState::LogFull | PageState::ChainsFull => {}
             }
         }
         unused.reverse();
@@ -385,7 +386,7 @@ impl Volume {
     }
 
     /// Reads and checks what the page table says of a page, and takes note of it.
-    fn read_page(&self, number: u32, was_closed: bool) -> Result<(State, Head)> {
+    fn read_page(&self, number: u32, was_closed: bool) -> Result<(PageState, AppendPoint)> {
         let medium = &self.medium;
         let descriptor = self.pages.descriptor(number);
         medium.touch(descriptor);
@@ -398,25 +399,27 @@ impl Volume {
         let state = place.state().ok_or_else(bad)?;
         let (end, live) = match state {
             // Nothing is there. What a page was about to be used for may be noted in part.
-            State::Free | State::Reserve => (PAGE_HEAD_BYTES, 0),
+            PageState::Free | PageState::Reserve => (PAGE_HEAD_BYTES, 0),
             _ => {
-                let end = Noted::End.bytes_of(end_word, generation).ok_or_else(bad)?;
-                let live = Noted::Live.bytes_of(live_word, generation);
+                let end = NotedBytes::End
+                    .bytes_of(end_word, generation)
+                    .ok_or_else(bad)?;
+                let live = NotedBytes::Live.bytes_of(live_word, generation);
                 (end, live.ok_or_else(bad)?)
             }
         };
-        let head = Head {
+        let head = AppendPoint {
             number,
             start: place.offset(),
             generation,
             tail: end,
             persisted: end,
         };
-        if state == State::Free {
+        if state == PageState::Free {
             return Ok((state, head));
         }
         // A bound may be that of what the page was used for before.
-        let live = if state == State::Reserve || was_closed && live & AT_MOST == 0 {
+        let live = if state == PageState::Reserve || was_closed && live & AT_MOST == 0 {
             live
         } else {
             (live & !AT_MOST).min(end) | AT_MOST
@@ -430,7 +433,7 @@ impl Volume {
         if !fits || !has_end || !has_live {
             return Err(bad());
         }
-        if state != State::Reserve {
+        if state != PageState::Reserve {
             page_mark(medium, head.start, number, generation)
                 .ok_or_else(|| Error::damaged("the head of a page", head.start))?;
         }
@@ -450,8 +453,8 @@ impl Volume {
     }
 
     /// Takes back what was lost with the power, and closes the open pages.
-    fn recover(&self, open: &[(State, Head)]) -> Result<()> {
-        let logs: Vec<Head> = open
+    fn recover(&self, open: &[(PageState, AppendPoint)]) -> Result<()> {
+        let logs: Vec<AppendPoint> = open
             .iter()
             .filter(|(state, _)| state.is_log())
             .map(|(_, head)| *head)
@@ -469,7 +472,7 @@ impl Volume {
         for (state, head) in open.iter().filter(|_| is_taken(Step::CloseRecovered)) {
             let scan = scans.iter().find(|scan| scan.number == head.number);
             let end = scan.map_or_else(|| self.end_of_chains(head), |scan| scan.end);
-            let mut head = Head {
+            let mut head = AppendPoint {
                 tail: end,
                 // What was read may be in the caches of the processor only.
                 persisted: PAGE_HEAD_BYTES,
@@ -482,7 +485,7 @@ impl Volume {
     }
 
     /// Where the last chain of a page ends, in bytes from its start on.
-    fn end_of_chains(&self, head: &Head) -> u64 {
+    fn end_of_chains(&self, head: &AppendPoint) -> u64 {
         let chains = self.pages.chains(head.start, head.start + self.pages.bytes);
         let last = chains
             .last()
@@ -492,14 +495,14 @@ impl Volume {
 
     /// Reads all open pages of logs, each on a thread of its own; but one after the other where
     /// someone watches each step, so that the steps have an order.
-    fn scan_all(&self, logs: &[Head]) -> Result<Vec<Scan>> {
+    fn scan_all(&self, logs: &[AppendPoint]) -> Result<Vec<Scan>> {
         if self.medium.is_watched() {
             return logs.iter().map(|head| self.scan(head)).collect();
         }
         by_threads(logs.iter().collect(), |head| self.scan(head))
     }
 
-    fn scan(&self, head: &Head) -> Result<Scan> {
+    fn scan(&self, head: &AppendPoint) -> Result<Scan> {
         let medium = &self.medium;
         let end = head.start + self.pages.bytes;
         let mark = page_mark(medium, head.start, head.number, head.generation).unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::layout::{LINE_BYTES, State};
+use super::layout::{LINE_BYTES, PageState};
 use super::{Scmkv, Volume};
 
 /// What was done since the store was opened.
@@ -177,9 +177,9 @@ impl Scmkv {
             PageStats {
                 number,
                 usage: match state {
-                    State::LogOpen | State::LogFull => PageUse::Log,
-                    State::ChainsOpen | State::ChainsFull => PageUse::Chains,
-                    State::Reserve | State::Free => PageUse::Reserve,
+                    PageState::LogOpen | PageState::LogFull => PageUse::Log,
+                    PageState::ChainsOpen | PageState::ChainsFull => PageUse::Chains,
+                    PageState::Reserve | PageState::Free => PageUse::Reserve,
                 },
                 is_full: state.is_full(),
                 live_bytes: page.live(),

@@ -14,20 +14,20 @@ const LOG2_MAX: u32 = 12;
 
 /// The locks.
 #[derive(Debug)]
-pub(super) struct Stripes {
+pub(super) struct StripeLocks {
     locks: Box<[AtomicU32]>,
     shift: u32,
 }
 
 /// A lock that is held.
 #[derive(Debug)]
-pub(super) struct Stripe<'a>(&'a AtomicU32);
+pub(super) struct StripeGuard<'a>(&'a AtomicU32);
 
-impl Stripes {
+impl StripeLocks {
     /// Locks for a table that has, or had at first, so many buckets.
-    pub(super) fn new(table_log2: u32) -> Stripes {
+    pub(super) fn new(table_log2: u32) -> StripeLocks {
         let log2 = table_log2.min(LOG2_MAX);
-        Stripes {
+        StripeLocks {
             locks: (0..1_u32 << log2).map(|_| AtomicU32::new(0)).collect(),
             shift: 64 - log2,
         }
@@ -45,12 +45,12 @@ impl Stripes {
 
     /// Takes the lock of a hash, waiting for other writers.
     #[inline]
-    pub(super) fn lock(&self, hash: u64) -> Stripe<'_> {
+    pub(super) fn lock(&self, hash: u64) -> StripeGuard<'_> {
         take(self.of(hash))
     }
 
     /// Takes all locks. Whoever does so holds none.
-    pub(super) fn lock_all(&self) -> Vec<Stripe<'_>> {
+    pub(super) fn lock_all(&self) -> Vec<StripeGuard<'_>> {
         self.locks.iter().map(take).collect()
     }
 
@@ -64,13 +64,13 @@ impl Stripes {
 }
 
 #[inline]
-fn take(lock: &AtomicU32) -> Stripe<'_> {
+fn take(lock: &AtomicU32) -> StripeGuard<'_> {
     // ORDER: acquire pairs with the release of the unlocking store.
     let taken = lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
     if taken.is_err() {
         take_slowly(lock);
     }
-    Stripe(lock)
+    StripeGuard(lock)
 }
 
 #[cold]
@@ -86,7 +86,7 @@ fn take_slowly(lock: &AtomicU32) {
     }
 }
 
-impl Drop for Stripe<'_> {
+impl Drop for StripeGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // ORDER: release pairs with the acquire in `take`.

@@ -18,17 +18,17 @@ use crate::{Error, Result};
 
 /// What a writer found of a key, under its stripe.
 #[derive(Debug)]
-pub(super) struct Spot<'a> {
+pub(super) struct KeyLookup<'a> {
     pub(super) bucket: &'a PAtomicU64,
     pub(super) entry: Entry,
     /// The words of the chain behind its head; none without a chain.
     pub(super) words: &'a [PAtomicU64],
-    pub(super) found: Option<Found<'a>>,
+    pub(super) found: Option<FoundEntry<'a>>,
 }
 
 /// An entry and the word that it stands in.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundEntry<'a> {
     pub(super) word: &'a PAtomicU64,
     pub(super) entry: Entry,
     pub(super) record: Record,
@@ -184,7 +184,7 @@ impl Volume {
 
     /// Finds `key` for a writer, who holds its stripe.
     #[inline]
-    pub(super) fn spot_of_key(&self, hash: u64, key: &[u8]) -> Result<Spot<'_>> {
+    pub(super) fn spot_of_key(&self, hash: u64, key: &[u8]) -> Result<KeyLookup<'_>> {
         self.spot(hash, |entry| {
             if entry.has_tag_of(hash) {
                 self.record_of(entry, hash, key)
@@ -195,7 +195,7 @@ impl Volume {
     }
 
     /// Finds the entry that refers to a record, for a writer who holds its stripe.
-    pub(super) fn spot_of_record(&self, record: &Record) -> Result<Spot<'_>> {
+    pub(super) fn spot_of_record(&self, record: &Record) -> Result<KeyLookup<'_>> {
         let is_it = |entry: Entry| (entry.address() == record.address).then_some(*record);
         self.spot(record.hash, |entry| Ok(is_it(entry)))
     }
@@ -205,14 +205,14 @@ impl Volume {
         &'a self,
         hash: u64,
         matches: impl Fn(Entry) -> Result<Option<Record>>,
-    ) -> Result<Spot<'a>> {
+    ) -> Result<KeyLookup<'a>> {
         let (bucket, entry) = self.bucket(hash)?;
         let words = if sound(entry)?.is_chain() {
             words_of_chain(&self.medium, entry)?
         } else {
             &[]
         };
-        let mut spot = Spot {
+        let mut spot = KeyLookup {
             bucket,
             entry,
             words,
@@ -230,7 +230,7 @@ impl Volume {
                 continue;
             }
             if let Some(record) = matches(entry)? {
-                spot.found = Some(Found {
+                spot.found = Some(FoundEntry {
                     word,
                     entry,
                     record,

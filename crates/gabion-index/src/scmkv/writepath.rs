@@ -5,17 +5,17 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::PAtomicU64;
 
 use super::layout::{ChainHead, Entry, LINE_BYTES, LINES_MAX};
-use super::log::{Flush, Log, room_of_page};
-use super::pages::Taker;
-use super::record::Draft;
+use super::log::{RecordFlush, ThreadLog, room_of_page};
+use super::pages::PageUser;
+use super::record::NewRecord;
 use super::steps::{Step, is_taken};
-use super::table::Spot;
+use super::table::KeyLookup;
 use super::{Durability, Scmkv, Volume};
 use crate::{Error, Result};
 
 /// The one store that a write comes down to, and the chains that it replaces.
 #[derive(Debug)]
-pub(super) struct Change<'a> {
+pub(super) struct EntryChange<'a> {
     pub(super) word: &'a PAtomicU64,
     pub(super) value: Entry,
     /// Address and bytes of a new chain.
@@ -31,7 +31,7 @@ impl Volume {
         let hash = self.seed.hash_bytes(key);
         // The bucket is on its way while the value is hashed.
         self.medium.prefetch(self.table().bucket_of(hash));
-        let record = Draft::new(hash, key, value);
+        let record = NewRecord::new(hash, key, value);
         loop {
             let table = self.table();
             match self.try_put(key, &record, durability) {
@@ -65,7 +65,7 @@ impl Volume {
         Ok(())
     }
 
-    fn try_put(&self, key: &[u8], record: &Draft<'_>, durability: Durability) -> Result<bool> {
+    fn try_put(&self, key: &[u8], record: &NewRecord<'_>, durability: Durability) -> Result<bool> {
         let _within = self.pool.write_guard();
         let _stripe = self.stripes.lock(record.hash);
         let spot = self.spot_of_key(record.hash, key)?;
@@ -75,14 +75,14 @@ impl Volume {
     /// Stores a value in the cleaner's log, which has pages that are kept for that (P4).
     fn put_copy(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_sizes(key, value)?;
-        let record = Draft::new(self.seed.hash_bytes(key), key, value);
+        let record = NewRecord::new(self.seed.hash_bytes(key), key, value);
         let mut cleaning = self.cleaning.lock();
         self.end_narrow_pages(&mut cleaning.log, &record)?;
         // What earlier copies took comes back, and what else is garbage. If not all of it does,
         // there may be enough.
         self.make_kept_room(&mut cleaning)?;
         let log = &mut cleaning.log;
-        log.taker = Taker::Copy;
+        log.taker = PageUser::Copy;
         let _within = self.pool.write_guard();
         let _stripe = self.stripes.lock(record.hash);
         let spot = self.spot_of_key(record.hash, key)?;
@@ -96,7 +96,7 @@ impl Volume {
 
     /// Makes the pages of the cleaner's log full that have no room for a record, or for the chain
     /// that it may need.
-    fn end_narrow_pages(&self, log: &mut Log, record: &Draft<'_>) -> Result<()> {
+    fn end_narrow_pages(&self, log: &mut ThreadLog, record: &NewRecord<'_>) -> Result<()> {
         let _within = self.pool.write_guard();
         let stripe = self.stripes.lock(record.hash);
         let (_, entry) = self.bucket(record.hash)?;
@@ -109,9 +109,9 @@ impl Volume {
     /// Stores a value by a log. Whoever calls holds the stripe.
     fn put_into(
         &self,
-        log: &mut Log,
-        spot: &Spot<'_>,
-        record: &Draft<'_>,
+        log: &mut ThreadLog,
+        spot: &KeyLookup<'_>,
+        record: &NewRecord<'_>,
         durability: Durability,
     ) -> Result<bool> {
         let hash = record.hash;
@@ -124,8 +124,8 @@ impl Volume {
             _ => 0,
         };
         let flush = match durability {
-            Durability::Relaxed => Flush::Head,
-            Durability::Strict => Flush::All,
+            Durability::Relaxed => RecordFlush::Head,
+            Durability::Strict => RecordFlush::All,
         };
         log.append(&self.medium, record, old_address, flush);
         // DURABLE: the record, or at least its head, and the chain if there is a new one, before
@@ -145,12 +145,12 @@ impl Volume {
     /// or with a chain that is a line longer. Such a chain is written and flushed, not fenced.
     pub(super) fn change_to<'a>(
         &self,
-        log: &mut Log,
-        spot: &Spot<'a>,
+        log: &mut ThreadLog,
+        spot: &KeyLookup<'a>,
         new: Entry,
         hash: u64,
-    ) -> Result<Change<'a>> {
-        let in_word = |word| Change {
+    ) -> Result<EntryChange<'a>> {
+        let in_word = |word| EntryChange {
             word,
             value: new,
             new_chain: None,
@@ -175,7 +175,7 @@ impl Volume {
         };
         all.push(new);
         let value = self.write_chain(log, &all, hash)?;
-        Ok(Change {
+        Ok(EntryChange {
             word: spot.bucket,
             value,
             new_chain: Some((value.address(), value.lines() * LINE_BYTES)),
@@ -184,7 +184,12 @@ impl Volume {
     }
 
     /// Writes and flushes a chain of some entries, without a fence.
-    pub(super) fn write_chain(&self, log: &mut Log, all: &[Entry], hash: u64) -> Result<Entry> {
+    pub(super) fn write_chain(
+        &self,
+        log: &mut ThreadLog,
+        all: &[Entry],
+        hash: u64,
+    ) -> Result<Entry> {
         let lines = (1 + all.len() as u64).div_ceil(LINE_BYTES / 8);
         let bytes = lines * LINE_BYTES;
         let limit = LINES_MAX.min(room_of_page(self.pages.bytes) / LINE_BYTES);
@@ -208,7 +213,7 @@ impl Volume {
 
     /// Makes a change visible and durable. Everything that it refers to is durable.
     #[inline]
-    pub(super) fn publish(&self, change: &Change<'_>) {
+    pub(super) fn publish(&self, change: &EntryChange<'_>) {
         // ORDER: Release pairs with the Acquire of lookups.
         // DURABLE: the change is, before the stripe is free again.
         change
@@ -247,7 +252,11 @@ impl Volume {
 
     /// How an entry leaves its bucket. A chain with one entry left gives way to that entry, one
     /// with none to an empty bucket.
-    pub(super) fn change_without<'a>(&self, spot: &Spot<'a>, word: &'a PAtomicU64) -> Change<'a> {
+    pub(super) fn change_without<'a>(
+        &self,
+        spot: &KeyLookup<'a>,
+        word: &'a PAtomicU64,
+    ) -> EntryChange<'a> {
         let is_other = |other: &&PAtomicU64| !std::ptr::eq(*other, word);
         let others = spot.words.iter().filter(is_other);
         // ORDER: Relaxed: whoever changes the chain holds the stripe.
@@ -255,7 +264,7 @@ impl Volume {
         let mut others = others.filter(|other| !other.is_empty());
         let last = others.next().unwrap_or(Entry::EMPTY);
         if others.next().is_some() {
-            return Change {
+            return EntryChange {
                 word,
                 value: Entry::EMPTY,
                 new_chain: None,
@@ -263,7 +272,7 @@ impl Volume {
             };
         }
         let chain = (spot.entry.address(), spot.entry.lines() * LINE_BYTES);
-        Change {
+        EntryChange {
             word: spot.bucket,
             value: last,
             new_chain: None,
@@ -326,7 +335,7 @@ impl Scmkv {
     /// As [`gabion_media::pmem::Pool::sync`], for pools of class `PowerBySync`.
     pub fn persist(&self) -> Result<()> {
         self.volume.persist_logs();
-        if self.volume.pool.class() == gabion_media::pmem::Class::PowerBySync {
+        if self.volume.pool.class() == gabion_media::pmem::PoolClass::PowerBySync {
             self.volume.pool.sync()?;
         }
         Ok(())

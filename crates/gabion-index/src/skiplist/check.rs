@@ -9,10 +9,10 @@ use super::layout::LEVELS;
 use super::node::Node;
 use super::search::TALL_LEVEL;
 use super::{SkipList, damaged};
-use crate::index::{Checked, Makers, index_by_methods};
-use crate::registered::{Kind, Persists, Reads, Registered};
-use crate::spoton::paths::told;
-use crate::{Error, Item, Plan, Result};
+use crate::index::{CheckSummary, Makers, index_by_methods};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
+use crate::spoton::search_starts::told;
+use crate::{CreateHints, Error, Item, Result};
 
 impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// Number of entries; exact if nobody writes. Reads all nodes.
@@ -47,7 +47,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
+    pub fn check(&self) -> Result<CheckSummary> {
         let (mut entries, mut below) = (0, HashSet::new());
         for level in 0..LEVELS {
             let mut on_level = HashSet::new();
@@ -82,7 +82,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         }
         // The root and the nodes.
         let blocks = entries + 1;
-        Ok(Checked { entries, blocks })
+        Ok(CheckSummary { entries, blocks })
     }
 }
 
@@ -90,7 +90,7 @@ index_by_methods!([K: Item + ?Sized, const BITS: u32], SkipList<K, BITS>, K, |ke
 
 fn create<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>(
     pool: &Pool,
-    plan: Plan,
+    plan: CreateHints,
 ) -> Result<Box<SkipList<K, BITS>>> {
     told::<IS_CACHED, _>(SkipList::create(pool, plan), SkipList::cached)
 }
@@ -117,9 +117,9 @@ const fn registered<const BITS: u32, const IS_CACHED: bool>(
     Registered {
         name,
         title,
-        kind: Kind::List,
-        reads: Reads::LockFree,
-        persists: Persists {
+        kind: IndexKind::List,
+        reads: ReadProtocol::LockFree,
+        persists: PersistCounts {
             insert: 2,
             update: 1,
             remove: 2,

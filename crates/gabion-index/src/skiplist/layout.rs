@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | 0 | 8 | state: bits 0 to 7 height, 1 to 16; bit 8 taken out; bits 16 to 47 bytes of the key |
 //! | 8 | 8 | value |
-//! | 16 | 8 | the key, or its first eight bytes, see `stored.rs` |
+//! | 16 | 8 | the key, or its first eight bytes, see `stored_key.rs` |
 //! | 24 | 8 h | links: the next node of each level, from 0 on; 0 is none |
 //! | 24 + 8 h | | the bytes of the key behind the first eight |
 
@@ -40,7 +40,7 @@ pub(super) const LEN_SHIFT: u32 = 16;
 
 media_struct! {
     /// What a node has before its links.
-    pub(super) struct Face {
+    pub(super) struct NodeHead {
         pub(super) state: PAtomicU64,
         pub(super) value: PAtomicU64,
         pub(super) word: PAtomicU64,
@@ -48,6 +48,6 @@ media_struct! {
 }
 
 const _: () = {
-    assert!(size_of::<Face>() as u64 == FACE_BYTES);
-    assert!(offset_of!(Face, value) == 8 && offset_of!(Face, word) == 16);
+    assert!(size_of::<NodeHead>() as u64 == FACE_BYTES);
+    assert!(offset_of!(NodeHead, value) == 8 && offset_of!(NodeHead, word) == 16);
 };

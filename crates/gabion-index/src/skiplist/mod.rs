@@ -97,7 +97,7 @@ use std::marker::PhantomData;
 use gabion_media::pmem::{Medium, Pool};
 
 use crate::node_lock::NodeLocks;
-use crate::spoton::paths::Paths;
+use crate::spoton::search_starts::SearchStarts;
 use crate::{Error, Item, Seed};
 pub(crate) use check::{CACHED, REGISTERED};
 #[cfg(test)]
@@ -118,7 +118,7 @@ pub struct SkipList<K: Item + ?Sized, const BITS: u32 = 2> {
     seed: Seed,
     locks: NodeLocks,
     /// The tall nodes by their keys, if these are in DRAM.
-    paths: Option<Paths<K>>,
+    paths: Option<SearchStarts<K>>,
     keys: PhantomData<fn(&K)>,
 }
 
@@ -130,7 +130,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
 
     /// Bytes of DRAM that the ways to tall nodes take, see [`SkipList::cached`].
     pub fn dram_bytes(&self) -> u64 {
-        self.paths.as_ref().map_or(0, Paths::bytes)
+        self.paths.as_ref().map_or(0, SearchStarts::bytes)
     }
 }
 

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{Medium, PAtomicU64, POff};
 
-use super::layout::{DEAD, FACE_BYTES, Face, HEIGHT, LEN_SHIFT, LEVELS};
+use super::layout::{DEAD, FACE_BYTES, HEIGHT, LEN_SHIFT, LEVELS, NodeHead};
 use crate::Item;
-use crate::stored::{Parts, Stored, rest_len};
+use crate::stored_key::{KeyParts, StoredKey, rest_len};
 
 /// A node, as it lies in the pool.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
-    pub(super) face: &'a Face,
+    pub(super) face: &'a NodeHead,
     links: &'a [PAtomicU64],
     /// The node's offset, by which it is locked.
     pub(super) at: u64,
@@ -22,7 +22,7 @@ impl<'a> Node<'a> {
     /// The node at an offset, if there can be one.
     #[inline]
     pub(super) fn new(medium: &'a Medium, at: u64) -> Option<Node<'a>> {
-        let face: &Face = medium.try_at(POff::new(at))?;
+        let face: &NodeHead = medium.try_at(POff::new(at))?;
         let state = face.state.peek(Ordering::Acquire);
         let height = (state & HEIGHT) as usize;
         if height == 0 || height > LEVELS {
@@ -79,9 +79,9 @@ impl<'a> Node<'a> {
 
     /// The key, in its parts.
     #[inline]
-    pub(super) fn stored(&self) -> Stored {
+    pub(super) fn stored(&self) -> StoredKey {
         let state = self.face.state.peek(Ordering::Acquire);
-        Stored {
+        StoredKey {
             word: self.face.word.peek(Ordering::Acquire),
             len: state >> LEN_SHIFT,
             rest: self.at + FACE_BYTES + 8 * self.links.len() as u64,
@@ -127,7 +127,7 @@ impl Node<'_> {
 }
 
 /// The bytes of a new node.
-pub(super) fn image(key: &Parts<'_>, value: u64, nexts: &[u64]) -> Vec<u8> {
+pub(super) fn image(key: &KeyParts<'_>, value: u64, nexts: &[u64]) -> Vec<u8> {
     let state = nexts.len() as u64 | key.len << LEN_SHIFT;
     let words = [state, value, key.word].into_iter();
     let words = words.chain(nexts.iter().copied());

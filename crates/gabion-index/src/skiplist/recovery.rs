@@ -4,17 +4,17 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-use gabion_media::pmem::{Claim, Medium, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{BlockClaim, Medium, Pool, PoolOptions, Reachable};
 
 use super::layout::{HEAD_BYTES, LEVELS};
 use super::node::Node;
 use super::search::TALL_LEVEL;
 use super::{SkipList, damaged};
-use crate::index::{Plan, root_of};
+use crate::index::{CreateHints, root_of};
 use crate::node_lock::NodeLocks;
-use crate::root::{Facts, ROOT_BYTES};
-use crate::spoton::paths::Paths;
-use crate::stored::Parts;
+use crate::root::{ROOT_BYTES, RootFacts};
+use crate::spoton::search_starts::SearchStarts;
+use crate::stored_key::KeyParts;
 use crate::{Item, Result, Seed};
 
 /// Nodes that recovery looks at for one block: far more than any sound list needs.
@@ -34,8 +34,8 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
-        let facts = Facts::create(pool, Self::MAGIC, HEAD_BYTES, plan)?;
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+        let facts = RootFacts::create(pool, Self::MAGIC, HEAD_BYTES, plan)?;
         Ok(Self::of(pool, &facts))
     }
 
@@ -44,7 +44,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// No such list there, or a damaged root.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Ok(Self::of(pool, &Facts::open(pool, Self::MAGIC)?))
+        Ok(Self::of(pool, &RootFacts::open(pool, Self::MAGIC)?))
     }
 
     /// Options of pools for lists: the layout id, and how recovery finds what is in use. Whoever
@@ -61,7 +61,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         }
     }
 
-    fn of(pool: &Pool, facts: &Facts) -> Self {
+    fn of(pool: &Pool, facts: &RootFacts) -> Self {
         Self::at(pool, facts.behind::<u8>().raw(), Seed::new(facts.seed))
     }
 
@@ -89,7 +89,8 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// No memory, or damage on the medium.
     pub fn cached(mut self) -> Result<Self> {
-        let paths: Paths<K> = Paths::new(&self.medium, self.medium.len() / BYTES_PER_TALL)?;
+        let paths: SearchStarts<K> =
+            SearchStarts::new(&self.medium, self.medium.len() / BYTES_PER_TALL)?;
         let mut node = self.head();
         let mut last: Option<K::Owned> = None;
         loop {
@@ -117,7 +118,11 @@ const BYTES_PER_TALL: u64 = 256;
 /// What recovery of the pool asks: whether the list whose head is at an offset durably refers to a
 /// block. A block is a node and tells its key; if it is in use, the search for that ends there. The
 /// pool itself answers for its root.
-pub(crate) fn is_referenced<K: Item + ?Sized>(medium: &Medium, head: u64, claim: Claim) -> bool {
+pub(crate) fn is_referenced<K: Item + ?Sized>(
+    medium: &Medium,
+    head: u64,
+    claim: BlockClaim,
+) -> bool {
     let at = claim.block.raw();
     let claimed = Node::new(medium, at).filter(|node| claim.size >= node.bytes());
     let key = claimed.and_then(|node| node.key::<K>(medium));
@@ -129,7 +134,7 @@ fn find<K: Item + ?Sized>(medium: &Medium, head: u64, key: &K) -> Option<u64> {
     if head + HEAD_BYTES > medium.len() {
         return None;
     }
-    let parts = Parts::of(key);
+    let parts = KeyParts::of(key);
     let mut node = Node::head(medium, head);
     let mut level = LEVELS - 1;
     for _ in 0..STEPS_MAX {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::layout::LEVELS;
 use super::node::Node;
 use super::{SkipList, damaged};
-use crate::stored::{Parts, Stored};
+use crate::stored_key::{KeyParts, StoredKey};
 use crate::{Item, Result};
 
 /// Where a key is, or would go.
@@ -41,10 +41,10 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// No node, or one whose key is not greater: links that are damaged can lead in a ring.
     #[inline]
-    pub(super) fn node_behind(&self, before: Option<Stored>, at: u64) -> Result<Node<'_>> {
+    pub(super) fn node_behind(&self, before: Option<StoredKey>, at: u64) -> Result<Node<'_>> {
         let node = self.node(at)?;
         let stored = node.stored();
-        let rises = |before: Stored| before.order(&self.medium, &stored) == Ordering::Less;
+        let rises = |before: StoredKey| before.order(&self.medium, &stored) == Ordering::Less;
         before
             .is_none_or(rises)
             .then_some(node)
@@ -59,7 +59,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         &'a self,
         mut node: Node<'a>,
         level: usize,
-        key: &Parts<'_>,
+        key: &KeyParts<'_>,
         known: u64,
         mut step: impl FnMut(&Node<'a>),
     ) -> Result<(Node<'a>, u64, Option<Node<'a>>)> {
@@ -85,7 +85,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// The tall node of a key, or one before it, as it is known in DRAM, and how its key stands to
     /// this one.
     #[inline]
-    fn begin(&self, key: &K, parts: &Parts<'_>) -> Result<Option<(Node<'_>, Ordering)>> {
+    fn begin(&self, key: &K, parts: &KeyParts<'_>) -> Result<Option<(Node<'_>, Ordering)>> {
         let Some(at) = self.paths.as_ref().and_then(|paths| paths.find(key)) else {
             return Ok(None);
         };
@@ -99,7 +99,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// upper level: then its place on level 0 is durable.
     #[inline]
     pub(super) fn find(&self, key: &K) -> Result<(Option<Node<'_>>, Option<Node<'_>>)> {
-        let parts = &Parts::of(key);
+        let parts = &KeyParts::of(key);
         let (mut node, top) = match self.begin(key, parts)? {
             Some((tall, Ordering::Equal)) => return Ok((Some(tall), None)),
             Some((tall, _)) => (tall, TALL_LEVEL),
@@ -119,7 +119,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// The next key behind `key` on a level. Others may change that meanwhile.
     pub(crate) fn next_on(&self, level: usize, key: &K) -> Result<Option<K::Owned>> {
         let _guard = self.pool.enter();
-        let parts = Parts::of(key);
+        let parts = KeyParts::of(key);
         let tall = match level {
             ..=TALL_LEVEL => self.begin(key, &parts)?,
             _ => None,
@@ -159,7 +159,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     }
 
     fn try_find_path(&self, key: &K) -> Result<Path<'_>> {
-        let (head, parts) = (self.head(), &Parts::of(key));
+        let (head, parts) = (self.head(), &KeyParts::of(key));
         let mut path = Path {
             before: [head; LEVELS],
             next: [0; LEVELS],

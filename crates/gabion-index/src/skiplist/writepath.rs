@@ -8,9 +8,9 @@ use super::SkipList;
 use super::layout::{KEY_BYTES_MAX, LEVELS};
 use super::node::{Node, image};
 use super::search::{Path, TALL_LEVEL};
-use crate::attempt::{Attempt, retry};
-use crate::node_lock::NodeLock;
-use crate::stored::Parts;
+use crate::node_lock::NodeGuard;
+use crate::retry::{Attempt, retry};
+use crate::stored_key::KeyParts;
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
@@ -19,7 +19,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// No space in the pool, or a key that is too long: nothing has changed then.
     pub fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        let parts = Parts::of(key);
+        let parts = KeyParts::of(key);
         if parts.len > KEY_BYTES_MAX {
             return Err(Error::TooLong { bytes: parts.len });
         }
@@ -91,7 +91,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         path: &Path<'a>,
         node: Option<&Node<'a>>,
         levels: usize,
-    ) -> Vec<NodeLock<'a>> {
+    ) -> Vec<NodeGuard<'a>> {
         let mut held = Vec::with_capacity(levels + 1);
         held.push(self.locks.lock(path.before[0].at));
         if !self.is_still(path, 0) {
@@ -120,7 +120,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     }
 
     /// Puts a new node into the list. False if somebody was in the way.
-    fn put(&self, path: &Path<'_>, key: &K, parts: &Parts<'_>, value: u64) -> Result<bool> {
+    fn put(&self, path: &Path<'_>, key: &K, parts: &KeyParts<'_>, value: u64) -> Result<bool> {
         let held = self.lock(path, None, self.height(key));
         let height = held.len();
         if height == 0 {

@@ -32,7 +32,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use gabion_media::pmem::{Claim, Medium, PAtomicU64, POff, Pool};
+use gabion_media::pmem::{BlockClaim, Medium, PAtomicU64, POff, Pool};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::layout::{PAGE_ALIGN, PAGE_HINT, PageHead, Record, page_bytes};
@@ -43,7 +43,7 @@ const LANES: usize = 16;
 
 /// A change in the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Logged {
+pub(crate) struct LoggedChange {
     pub(crate) key: u64,
     pub(crate) number: u64,
     /// None if the key was deleted.
@@ -74,17 +74,17 @@ pub(crate) struct Logs<const N: usize> {
 /// Where a thread writes, aligned so that no two share a line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Lane(Mutex<Place>);
+struct Lane(Mutex<RecordSlot>);
 
 /// The next record of a page; offset 0 if there is no page.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct RecordSlot {
     page: u64,
     record: usize,
 }
 
 /// The record that is looked at next.
-pub(crate) type Cursor = Place;
+pub(crate) type Cursor = RecordSlot;
 
 #[derive(Debug, Default)]
 struct Pages {
@@ -96,7 +96,7 @@ struct Pages {
 
 /// How much there is to do so that the logs do not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backlog {
+pub(crate) enum LogBacklog {
     None,
     Some,
     /// Those that write wait for their turn.
@@ -161,7 +161,7 @@ pub(crate) fn place<const N: usize>(medium: &Medium, first: u64, pages: u64) -> 
 }
 
 /// What recovery of the pool asks: whether the chain that begins at `start` durably has a page.
-pub(crate) fn is_in_chain<const N: usize>(medium: &Medium, start: u64, claim: Claim) -> bool {
+pub(crate) fn is_in_chain<const N: usize>(medium: &Medium, start: u64, claim: BlockClaim) -> bool {
     let pages = chain::<N>(medium, start);
     pages.is_ok_and(|pages| pages.contains(&claim.block.raw()))
 }
@@ -223,7 +223,7 @@ impl<const N: usize> Logs<N> {
     ///
     /// Whoever calls holds the lock of the node of the key, and no other lock is waited for here
     /// than those of this module, under which nobody waits for nodes.
-    pub(crate) fn append(&self, change: Logged) -> bool {
+    pub(crate) fn append(&self, change: LoggedChange) -> bool {
         self.slot().map(|slot| slot.fill(change)).is_ok()
     }
 
@@ -231,7 +231,7 @@ impl<const N: usize> Logs<N> {
     ///
     /// # Errors
     /// No space for a page.
-    pub(crate) fn slot(&self) -> Result<Slot<'_, N>> {
+    pub(crate) fn slot(&self) -> Result<ChangeSlot<'_, N>> {
         let lane = self.lanes.get(thread::number() % self.lanes.len());
         let mut place = lane.ok_or_else(|| damaged(self.start))?.0.lock();
         if place.page == 0 || place.record == Self::RECORDS {
@@ -239,7 +239,7 @@ impl<const N: usize> Logs<N> {
         }
         let record = self.record_at(place.page, place.record);
         let record = record.ok_or_else(|| damaged(place.page))?;
-        Ok(Slot {
+        Ok(ChangeSlot {
             logs: self,
             place,
             record,
@@ -248,7 +248,7 @@ impl<const N: usize> Logs<N> {
 
     /// Gives a thread an empty page, and lets the full one wait.
     #[cold]
-    fn turn_page(&self, place: &mut Place) -> Result<()> {
+    fn turn_page(&self, place: &mut RecordSlot) -> Result<()> {
         let mut pages = self.pages.lock();
         if place.page != 0 {
             pages.full.push_back(place.page);
@@ -292,17 +292,17 @@ impl<const N: usize> Logs<N> {
 
     /// How much there is to do, if buffers have room for so many pairs.
     #[inline]
-    pub(crate) fn backlog(&self, buffered: usize) -> Backlog {
+    pub(crate) fn backlog(&self, buffered: usize) -> LogBacklog {
         // ORDER: Relaxed: hints.
         let waiting = self.waiting.load(Ordering::Relaxed);
         let limit = buffered.div_ceil(Self::RECORDS);
         let limit = limit.min(self.room.load(Ordering::Relaxed));
         if waiting == 0 || waiting < limit {
-            Backlog::None
+            LogBacklog::None
         } else if waiting < limit + limit / 4 + 2 * self.lanes.len() {
-            Backlog::Some
+            LogBacklog::Some
         } else {
-            Backlog::Much
+            LogBacklog::Much
         }
     }
 
@@ -320,7 +320,7 @@ impl<const N: usize> Logs<N> {
     pub(crate) fn visit(
         &self,
         cursor: &mut Cursor,
-        see: impl FnOnce(Logged) -> Result<()>,
+        see: impl FnOnce(LoggedChange) -> Result<()>,
     ) -> Result<bool> {
         if cursor.page == 0 && !self.begin_page(cursor) {
             return Ok(false);
@@ -348,7 +348,7 @@ impl<const N: usize> Logs<N> {
     }
 
     /// A record, if it is valid.
-    fn read(&self, page: u64, number: usize) -> Option<Logged> {
+    fn read(&self, page: u64, number: usize) -> Option<LoggedChange> {
         let record = self.record_at(page, number)?;
         self.medium.touch(record);
         let offset = self.medium.offset_of(record).raw();
@@ -358,7 +358,7 @@ impl<const N: usize> Logs<N> {
             [&record.key, &record.value, &record.change, &record.check]
                 .map(|word| word.peek(Ordering::Relaxed));
         let is_valid = change >> 1 != 0 && check == self.check_of(offset, [key, value, change]);
-        is_valid.then_some(Logged {
+        is_valid.then_some(LoggedChange {
             key,
             number: change >> 1,
             value: (change & 1 == 0).then_some(value),
@@ -374,7 +374,7 @@ impl<const N: usize> Logs<N> {
     }
 
     /// The valid records of a page.
-    pub(crate) fn records(&self, page: u64) -> impl Iterator<Item = Logged> {
+    pub(crate) fn records(&self, page: u64) -> impl Iterator<Item = LoggedChange> {
         (0..Self::RECORDS).filter_map(move |number| self.read(page, number))
     }
 
@@ -454,15 +454,15 @@ impl<const N: usize> Logs<N> {
 }
 
 /// Room for a change.
-pub(crate) struct Slot<'a, const N: usize> {
+pub(crate) struct ChangeSlot<'a, const N: usize> {
     logs: &'a Logs<N>,
-    place: MutexGuard<'a, Place>,
+    place: MutexGuard<'a, RecordSlot>,
     record: &'a Record,
 }
 
-impl<const N: usize> Slot<'_, N> {
+impl<const N: usize> ChangeSlot<'_, N> {
     /// Writes a change here, durably.
-    pub(crate) fn fill(mut self, change: Logged) {
+    pub(crate) fn fill(mut self, change: LoggedChange) {
         let (medium, record) = (&self.logs.medium, self.record);
         let offset = medium.offset_of(record).raw();
         let is_delete = change.value.is_none();

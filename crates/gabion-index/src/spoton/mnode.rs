@@ -71,11 +71,11 @@ const _: () = assert!(size_of::<Mnode>() == 128);
 
 /// The order of a leaf's slots by their keys, for scans (the paper's `seqs`).
 #[derive(Debug, Default)]
-pub(crate) struct Order([AtomicU64; 8]);
+pub(crate) struct SlotOrder([AtomicU64; 8]);
 
 /// What a node was told when it was made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Born {
+pub(crate) struct NodeInit {
     pub(crate) leaf: u64,
     pub(crate) lkey: u64,
     pub(crate) hkey: u64,
@@ -146,7 +146,7 @@ impl Mnode {
     }
 
     /// Takes the lock of a raw node, after who has it; none if it is not raw then.
-    pub(crate) fn lock_raw(&self, number: u64) -> Option<Locked<'_>> {
+    pub(crate) fn lock_raw(&self, number: u64) -> Option<LockedNode<'_>> {
         loop {
             let word = self.unlocked();
             if word & (DEAD | RAW) != RAW {
@@ -243,7 +243,7 @@ impl Mnode {
     }
 
     /// Takes the lock if the node is in use, is not raw, and nobody holds it.
-    pub(crate) fn try_lock(&self, number: u64) -> Option<Locked<'_>> {
+    pub(crate) fn try_lock(&self, number: u64) -> Option<LockedNode<'_>> {
         let word = self.word.load(Ordering::Acquire);
         let is_free = word & (LOCKED | DEAD | RAW) == 0;
         is_free.then(|| self.lock_seen(number, word))?
@@ -251,7 +251,7 @@ impl Mnode {
 
     /// Takes the lock if the word is still what was seen.
     #[inline]
-    pub(crate) fn lock_seen(&self, number: u64, seen: u64) -> Option<Locked<'_>> {
+    pub(crate) fn lock_seen(&self, number: u64, seen: u64) -> Option<LockedNode<'_>> {
         let taken = self.word.compare_exchange(
             seen,
             seen | LOCKED,
@@ -260,18 +260,18 @@ impl Mnode {
             Ordering::Relaxed,
         );
         // Not a moment before it is taken: what is dropped lets go of it.
-        taken.is_ok().then(|| Locked { node: self, number })
+        taken.is_ok().then(|| LockedNode { node: self, number })
     }
 }
 
 /// A node that is locked until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Locked<'a> {
+pub(crate) struct LockedNode<'a> {
     node: &'a Mnode,
     pub(crate) number: u64,
 }
 
-impl std::ops::Deref for Locked<'_> {
+impl std::ops::Deref for LockedNode<'_> {
     type Target = Mnode;
 
     #[inline]
@@ -281,7 +281,7 @@ impl std::ops::Deref for Locked<'_> {
 }
 
 // ORDER: Release throughout: pairs with the acquiring loads above; only the holder writes.
-impl Locked<'_> {
+impl LockedNode<'_> {
     /// Says that slots hold other keys than before, or that something waits in the buffer.
     #[inline]
     pub(crate) fn note_change(&self) {
@@ -355,7 +355,7 @@ impl Locked<'_> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedNode<'_> {
     #[inline]
     fn drop(&mut self) {
         // ORDER: Relaxed: only the holder changes the word.
@@ -368,7 +368,7 @@ impl Drop for Locked<'_> {
 }
 
 // ORDER: Acquire and Release throughout: guarded by the word of the node.
-impl Order {
+impl SlotOrder {
     /// Keeps slots in this order, at most 64.
     pub(crate) fn set(&self, slots: impl Iterator<Item = u8>) {
         let mut bytes = [NO_SLOT; 64];
@@ -405,7 +405,7 @@ const SLAB_MASK: u64 = (1 << SLAB_LOG) - 1;
 #[derive(Debug)]
 pub(crate) struct Mnodes {
     slabs: Box<[OnceLock<Box<[Mnode]>>]>,
-    orders: Box<[OnceLock<Box<[Order]>>]>,
+    orders: Box<[OnceLock<Box<[SlotOrder]>>]>,
     numbers: Mutex<Numbers>,
 }
 
@@ -447,7 +447,7 @@ impl Mnodes {
     }
 
     /// Locks the node of a number, after who has it; none if it is raw or not in use.
-    pub(crate) fn lock(&self, number: u64) -> Option<Locked<'_>> {
+    pub(crate) fn lock(&self, number: u64) -> Option<LockedNode<'_>> {
         let node = self.get(number)?;
         loop {
             let word = node.look()?;
@@ -473,22 +473,22 @@ impl Mnodes {
     }
 
     /// The order of the slots of a node that exists.
-    pub(crate) fn order(&self, number: u64) -> Option<&Order> {
+    pub(crate) fn order(&self, number: u64) -> Option<&SlotOrder> {
         let (slab, place) = place(number);
         let slab = self.orders.get(slab)?;
-        let orders = slab.get_or_init(|| (0..SLAB).map(|_| Order::default()).collect());
+        let orders = slab.get_or_init(|| (0..SLAB).map(|_| SlotOrder::default()).collect());
         orders.get(place)
     }
 
     /// A new node, locked; none if there are as many as can be.
-    pub(crate) fn add(&self, born: Born) -> Option<Locked<'_>> {
+    pub(crate) fn add(&self, born: NodeInit) -> Option<LockedNode<'_>> {
         let number = self.number_for(born.lkey)?;
         let node = self.get(number)?;
         // ORDER: Relaxed: nobody writes to a node that is not in use. The release of the other
         // words, and of the lock, comes after it.
         let version = node.word.load(Ordering::Relaxed) & !(DEAD | LOCKED | RAW);
         node.word.store(version | LOCKED, Ordering::Relaxed);
-        let locked = Locked { node, number };
+        let locked = LockedNode { node, number };
         // ORDER: Release pairs with the acquires of readers that know the number from before.
         node.lkey.store(born.lkey, Ordering::Release);
         node.leaf.store(born.leaf, Ordering::Release);
@@ -536,7 +536,7 @@ impl Mnodes {
         let nodes = self.slabs.iter().filter(|slab| slab.get().is_some());
         let orders = self.orders.iter().filter(|slab| slab.get().is_some());
         let slab =
-            (nodes.count() * size_of::<Mnode>() + orders.count() * size_of::<Order>()) as u64;
+            (nodes.count() * size_of::<Mnode>() + orders.count() * size_of::<SlotOrder>()) as u64;
         slab * SLAB as u64
     }
 }

@@ -5,8 +5,8 @@
 //! - `mnode.rs`, a node in DRAM for each part of an index: its range, its lock, its place on the
 //!   medium; `bloom.rs`, the filter of its keys (guideline C, with the router of
 //!   [`sptree`](crate::sptree)).
-//! - `paths.rs`, from a key to a node of an index that has its upper levels in the pool (guideline
-//!   C).
+//! - `search_starts.rs`, from a key to a node of an index that has its upper levels in the pool
+//!   (guideline C).
 //!
 //! [`sptree`](crate::sptree) is made of all but the last. [`layered`](crate::layered) puts buffers
 //! and logs above an index that has none.
@@ -19,4 +19,4 @@ pub(crate) mod buffer;
 pub(crate) mod layout;
 pub(crate) mod log;
 pub(crate) mod mnode;
-pub(crate) mod paths;
+pub(crate) mod search_starts;

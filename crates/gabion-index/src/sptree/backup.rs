@@ -21,7 +21,7 @@ use std::time::Duration;
 use gabion_media::pmem::Pool;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{Tending, TreeKey};
+use super::{Maintenance, TreeKey};
 use crate::{Error, Item, OrderedIndex, Result};
 
 /// Leaves that wake the thread: enough that the waking does not count.
@@ -53,7 +53,7 @@ type Tree<K> = Box<dyn OrderedIndex<K>>;
 pub(super) type Leaves<K> = Vec<(<K as Item>::Owned, u64)>;
 
 /// What a backup has.
-pub(super) struct Backed<K: TreeKey + ?Sized> {
+pub(super) struct BackupState<K: TreeKey + ?Sized> {
     /// Leaves that are in the tree.
     pub(super) named: Leaves<K>,
     /// Leaves that are not yet in it.
@@ -107,7 +107,7 @@ impl<K: TreeKey + ?Sized> Shared<K> {
 
 impl<K: TreeKey + ?Sized> Backup<K> {
     /// The backup with its header at `root`.
-    pub(super) fn open(pool: &Pool, root: u64, tending: Tending) -> Result<Backup<K>> {
+    pub(super) fn open(pool: &Pool, root: u64, tending: Maintenance) -> Result<Backup<K>> {
         let tree = K::open_backup(pool, root).map_err(|error| match error {
             // It is part of the tree's own root, which says of what kind it is.
             Error::NoRoot | Error::OtherKind => Error::damaged("the backup of an SPTree", root),
@@ -123,7 +123,7 @@ impl<K: TreeKey + ?Sized> Backup<K> {
             wake: Condvar::new(),
         });
         let worker = Arc::clone(&shared);
-        let has_thread = tending == Tending::Thread && !pool.is_watched();
+        let has_thread = tending == Maintenance::Thread && !pool.is_watched();
         // Where the system gives none, those who write do its work.
         let thread = has_thread.then(|| Builder::new().spawn(move || worker.work()));
         let thread = thread.and_then(io::Result::ok);
@@ -197,7 +197,7 @@ impl<K: TreeKey + ?Sized> Backup<K> {
 
     /// Everything, after a check of the tree. If there is a thread for them, only those leaves wait
     /// for which there is no room.
-    pub(super) fn all(&self) -> Result<Backed<K>> {
+    pub(super) fn all(&self) -> Result<BackupState<K>> {
         let _within = self.shared.pool.write_guard();
         let tree = self.shared.tree.lock();
         if self.has_thread() {
@@ -206,7 +206,7 @@ impl<K: TreeKey + ?Sized> Backup<K> {
         let blocks = tree.check()?.blocks - 1;
         let named = scan_all(&**tree)?;
         let waiting = self.shared.waiting.lock();
-        Ok(Backed {
+        Ok(BackupState {
             named,
             waiting: waiting.leaves.iter().cloned().collect(),
             blocks,

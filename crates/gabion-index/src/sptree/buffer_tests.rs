@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use gabion_media::pmem::Pool;
-use gabion_media::pmem::explore::{Act, Explorer, Outcome, Run, Stage, Subject};
+use gabion_media::pmem::explore::{Explorer, HistoryStep, OpOutcome, Run, Subject, SubjectMedium};
 
 use super::buffer::{BUFFER_BYTES, buffered_max};
 use super::layout::MOVING_AT;
 use super::log::Logs;
-use super::readpath::Search;
+use super::readpath::NodeSearch;
 use super::steps::{Step, leave_out};
 use super::{BUFFERED, Options, SpTree, TINY_BUFFERED};
 use crate::registered::Registered;
 use crate::spoton::layout::page_bytes;
-use crate::suite::crash::{History, Op, Small, explore, histories, limits, longer_histories};
+use crate::suite::crash::{
+    History, SmallSubject, SubjectOp, explore, histories, limits, longer_histories,
+};
 use crate::suite::{self, Keys, SMALL, check, words};
 use crate::{Error, Index, OrderedIndex, Seed};
 
@@ -44,7 +46,7 @@ fn again<const N: usize>(tree: SpTree<u64, N>, options: Options) -> SpTree<u64, 
 }
 
 fn has_buffer(tree: &SpTree<u64, 8>, key: u64) -> bool {
-    let seen = Search::new(tree, &key).node().expect("sound");
+    let seen = NodeSearch::new(tree, &key).node().expect("sound");
     seen.node.buffer().is_some()
 }
 
@@ -283,20 +285,20 @@ fn damaged_logs_are_told() {
 /// Writes while the logs are full: each looks at old records and makes leaves that are seldom
 /// written take theirs, pages are filled again over what is dead, and deletes stand in the logs
 /// behind inserts whose pages go first.
-fn reclaims() -> [(&'static str, Vec<Op>, Vec<Op>); 2] {
+fn reclaims() -> [(&'static str, Vec<SubjectOp>, Vec<SubjectOp>); 2] {
     // In the end each leaf has something in its buffer, whose record is old.
-    let inserts = (0..24).map(|key| Op::Insert(2 * key, key));
-    let setup: Vec<Op> = inserts
-        .chain((0..12).map(|key| Op::Update(4 * key, 70)))
-        .chain((0..32).map(|number| Op::Update(2 * (number % 3), number)))
+    let inserts = (0..24).map(|key| SubjectOp::Insert(2 * key, key));
+    let setup: Vec<SubjectOp> = inserts
+        .chain((0..12).map(|key| SubjectOp::Update(4 * key, 70)))
+        .chain((0..32).map(|number| SubjectOp::Update(2 * (number % 3), number)))
         .collect();
-    let updates = (0..40).map(|number| Op::Update(2 * (number % 3), 80 + number));
+    let updates = (0..40).map(|number| SubjectOp::Update(2 * (number % 3), 80 + number));
     let turns = (0..12).flat_map(|number| {
         let key = 41 + number % 2 * 4;
         [
-            Op::Insert(key, number),
-            Op::Update(4, number),
-            Op::Remove(key),
+            SubjectOp::Insert(key, number),
+            SubjectOp::Update(4, number),
+            SubjectOp::Remove(key),
         ]
     });
     [
@@ -307,17 +309,17 @@ fn reclaims() -> [(&'static str, Vec<Op>, Vec<Op>); 2] {
 
 /// As the suite's subject, but what the tree holds is told by lookups: the suite's scans would
 /// bring all buffers into the leaves after each operation.
-struct Buffered(Small<u64>);
+struct Buffered(SmallSubject<u64>);
 
 impl Buffered {
     fn of(registered: &'static Registered) -> Buffered {
         let keys = Keys::words(registered).expect("words");
-        Buffered(Small { keys })
+        Buffered(SmallSubject { keys })
     }
 }
 
 impl Subject for Buffered {
-    type Op = Op;
+    type Op = SubjectOp;
     type Structure = Box<dyn Index<u64>>;
     type Content = BTreeMap<u64, u64>;
 
@@ -325,11 +327,11 @@ impl Subject for Buffered {
         self.0.bytes()
     }
 
-    fn create(&self, stage: &Stage) -> Result<Self::Structure, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Self::Structure, String> {
         self.0.create(stage)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Self::Structure>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Self::Structure>, String> {
         self.0.open(stage)
     }
 
@@ -337,7 +339,7 @@ impl Subject for Buffered {
         self.0.close(index)
     }
 
-    fn apply(&self, index: &Self::Structure, op: &Op) -> Result<Outcome, String> {
+    fn apply(&self, index: &Self::Structure, op: &SubjectOp) -> Result<OpOutcome, String> {
         self.0.apply(index, op)
     }
 
@@ -362,15 +364,15 @@ impl Subject for Buffered {
         BTreeMap::new()
     }
 
-    fn expect(&self, content: &mut Self::Content, op: &Op) {
+    fn expect(&self, content: &mut Self::Content, op: &SubjectOp) {
         self.0.expect(content, op);
     }
 
-    fn name(&self, op: &Op) -> &'static str {
+    fn name(&self, op: &SubjectOp) -> &'static str {
         self.0.name(op)
     }
 
-    fn probes(&self) -> Vec<Op> {
+    fn probes(&self) -> Vec<SubjectOp> {
         self.0.probes()
     }
 }
@@ -379,9 +381,9 @@ impl Subject for Buffered {
 /// have, which are then deleted.
 fn all_histories() -> impl Iterator<Item = History> {
     let reclaims = reclaims().map(|(name, setup, ops)| (name, setup, acts(&ops)));
-    let setup = (0..24).map(|key| Op::Insert(key, key)).collect();
-    let older = (0..8).flat_map(|key| [Op::Update(key, 100), Op::Remove(key)]);
-    let older = acts(&older.collect::<Vec<Op>>());
+    let setup = (0..24).map(|key| SubjectOp::Insert(key, key)).collect();
+    let older = (0..8).flat_map(|key| [SubjectOp::Update(key, 100), SubjectOp::Remove(key)]);
+    let older = acts(&older.collect::<Vec<SubjectOp>>());
     let all = histories().into_iter().chain(longer_histories());
     all.chain(reclaims).chain([("older values", setup, older)])
 }
@@ -395,8 +397,8 @@ fn power_failures_lose_nothing_of_full_buffers() {
     }
 }
 
-fn acts(ops: &[Op]) -> Vec<Act<Op>> {
-    ops.iter().copied().map(Act::Op).collect()
+fn acts(ops: &[SubjectOp]) -> Vec<HistoryStep<SubjectOp>> {
+    ops.iter().copied().map(HistoryStep::Op).collect()
 }
 
 #[test]

@@ -2,26 +2,26 @@
 //! looked at.
 //!
 //! Nothing leads to a new node before the run is whole: what fails gives all of them up again, and
-//! the raw node is as it was (R4 in `runs.rs`). Then they are linked between the raw node and its
-//! right neighbour, whose place does not change meanwhile (R1), and there for others when their
-//! locks are let go.
+//! the raw node is as it was (R4 in `parallel_recovery.rs`). Then they are linked between the raw
+//! node and its right neighbour, whose place does not change meanwhile (R1), and there for others
+//! when their locks are let go.
 
 use std::borrow::Borrow;
 
 use super::item::LEAST;
-use super::leaf::Change;
-use super::mnode::{Born, Locked};
-use super::router::Hint;
-use super::runs::Run;
+use super::leaf::HeadChange;
+use super::mnode::{LockedNode, NodeInit};
+use super::parallel_recovery::LeafRun;
+use super::router::SearchStart;
 use super::steps::{Step, is_taken};
-use super::walk::{Part, damaged};
+use super::walk::{RunLeaf, damaged};
 use super::{SpTree, TreeKey};
 use crate::Result;
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Makes the nodes that stand for runs; their numbers are those of the runs.
-    pub(super) fn add_raw_nodes(&self, runs: &[Run<K>]) -> Result<()> {
-        let mut before: Option<Locked<'_>> = None;
+    pub(super) fn add_raw_nodes(&self, runs: &[LeafRun<K>]) -> Result<()> {
+        let mut before: Option<LockedNode<'_>> = None;
         for (number, run) in (0..).zip(runs) {
             let (lkey, at) = run.starts.first().ok_or_else(|| damaged(self.root))?;
             let node = self.new_node(lkey, *at)?;
@@ -39,7 +39,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// A node for a leaf, locked, which nothing leads to.
-    fn new_node(&self, lkey: &K::Owned, at: u64) -> Result<Locked<'_>> {
+    fn new_node(&self, lkey: &K::Owned, at: u64) -> Result<LockedNode<'_>> {
         let lkey = if self.leaf(at)?.lkey() == LEAST {
             LEAST
         } else {
@@ -48,7 +48,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             bound.commit();
             word
         };
-        let born = Born {
+        let born = NodeInit {
             leaf: at,
             lkey,
             hkey: u64::MAX,
@@ -64,8 +64,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Has the router lead to a node.
-    fn lead_to(&self, node: &Locked<'_>, lkey: &K::Owned) {
-        let hint = Hint {
+    fn lead_to(&self, node: &LockedNode<'_>, lkey: &K::Owned) {
+        let hint = SearchStart {
             node: node.number,
             leaf: node.leaf(),
         };
@@ -73,7 +73,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Makes the nodes of a run, of which `head` is the first.
-    pub(super) fn build(&self, head: &Locked<'_>, run: &Run<K>) -> Result<()> {
+    pub(super) fn build(&self, head: &LockedNode<'_>, run: &LeafRun<K>) -> Result<()> {
         let parts = self.walk(run)?;
         for part in &parts {
             let Some(mend) = part.mend.filter(|_| is_taken(Step::Mend)) else {
@@ -82,7 +82,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             if !self.recovery.may_mend() {
                 return Err(damaged(part.at));
             }
-            let changes = [Change::Hkey(mend.hkey), Change::Bitmap(mend.bitmap)];
+            let changes = [HeadChange::Hkey(mend.hkey), HeadChange::Bitmap(mend.bitmap)];
             self.leaf(part.at)?.change_head(&changes);
         }
         let fresh = self.recovery.expect(parts.len(), run);
@@ -100,10 +100,10 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// is to be known of its leaf. The leaves take what the logs have for them.
     fn fill<'a>(
         &'a self,
-        head: &Locked<'a>,
-        nodes: &mut Vec<Locked<'a>>,
-        parts: &[Part<K>],
-        run: &Run<K>,
+        head: &LockedNode<'a>,
+        nodes: &mut Vec<LockedNode<'a>>,
+        parts: &[RunLeaf<K>],
+        run: &LeafRun<K>,
     ) -> Result<()> {
         for part in parts.iter().skip(1) {
             nodes.push(self.new_node(&part.lkey, part.at)?);
@@ -119,7 +119,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Gives a node up that nothing leads to.
-    fn drop_node(&self, node: Locked<'_>) {
+    fn drop_node(&self, node: LockedNode<'_>) {
         let (number, bound) = (node.number, node.lkey());
         node.bury();
         self.router.give_up(bound);
@@ -127,7 +127,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Links the nodes of a run, and has router and backup know of them.
-    fn publish(&self, head: &Locked<'_>, nodes: &[Locked<'_>], parts: Vec<Part<K>>) {
+    fn publish(&self, head: &LockedNode<'_>, nodes: &[LockedNode<'_>], parts: Vec<RunLeaf<K>>) {
         let (hkey, right) = (head.hkey(), head.next().checked_sub(1));
         let mut before = head;
         for node in nodes {
@@ -146,7 +146,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 }
 
 /// Makes two nodes neighbours; whoever calls holds both locks.
-fn join(left: &Locked<'_>, right: &Locked<'_>) {
+fn join(left: &LockedNode<'_>, right: &LockedNode<'_>) {
     left.set_hkey(right.lkey());
     left.link(Some((right.number, right)));
 }

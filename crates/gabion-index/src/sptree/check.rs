@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use gabion_media::pmem::Pool;
 
-use super::backup::Backed;
+use super::backup::BackupState;
 use super::bloom::tag_of;
 use super::item::{LEAST, bound_key, key_of};
 use super::leaf::Leaf;
-use super::log::Logged;
+use super::log::LoggedChange;
 use super::mnode::Mnode;
-use super::readpath::Search;
+use super::readpath::NodeSearch;
 use super::{Options, SpTree, TreeKey};
-use crate::index::{Checked, Makers, Plan, index_by_methods};
-use crate::registered::{Kind, Persists, Reads, Registered};
-use crate::stored::Parts;
+use crate::index::{CheckSummary, CreateHints, Makers, index_by_methods};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
+use crate::stored_key::KeyParts;
 use crate::{Error, Result};
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
@@ -27,7 +27,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let (mut key, mut number, mut sum) = (self.router.key(LEAST)?, 0, 0);
         loop {
             let _pins = self.pin();
-            let mut search = Search::at(self, key.borrow(), number);
+            let mut search = NodeSearch::at(self, key.borrow(), number);
             let seen = search.node()?;
             let count = seen.node.count() as u64;
             if !seen.node.is_still(seen.word) {
@@ -53,9 +53,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
+    pub fn check(&self) -> Result<CheckSummary> {
         self.recover_all()?;
-        let Backed {
+        let BackupState {
             named,
             waiting,
             blocks,
@@ -67,17 +67,17 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             }
         }
         let pages = self.logs.chain()?;
-        let mut checked = Checked {
+        let mut checked = CheckSummary {
             entries: 0,
             blocks: blocks + pages.len() as u64,
         };
         // In the order of numbers, so that the last change of a key is what the map has.
-        let mut records: Vec<Logged> = pages
+        let mut records: Vec<LoggedChange> = pages
             .iter()
             .flat_map(|page| self.logs.records(*page))
             .collect();
         records.sort_unstable_by_key(|record| record.number);
-        let logged: BTreeMap<u64, Logged> = records
+        let logged: BTreeMap<u64, LoggedChange> = records
             .into_iter()
             .map(|record| (record.key, record))
             .collect();
@@ -131,7 +131,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         node: &Mnode,
         leaf: Leaf<'_, N>,
         mut keys: Vec<u64>,
-        logged: &BTreeMap<u64, Logged>,
+        logged: &BTreeMap<u64, LoggedChange>,
     ) -> Result<u64> {
         let of_leaf = if node.next() == 0 {
             logged.range(node.lkey()..)
@@ -215,7 +215,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let owned = key_of::<K>(&self.medium, [key, value])?;
             let of_pair: &K = owned.borrow();
             let hash = of_pair.seeded_hash(&self.seed);
-            let is_first = Parts::of(of_pair).word == key;
+            let is_first = KeyParts::of(of_pair).word == key;
             if leaf.tag(slot) != tag_of(hash) || !node.bloom.may_hold(hash) || !is_first {
                 return Err(Error::damaged("what is known of a key", leaf.at));
             }
@@ -271,7 +271,7 @@ const fn buffered_makers<const N: usize>() -> Makers<u64> {
     }
 }
 
-fn create_buffered<const N: usize>(pool: &Pool, plan: Plan) -> Result<SpTree<u64, N>> {
+fn create_buffered<const N: usize>(pool: &Pool, plan: CreateHints) -> Result<SpTree<u64, N>> {
     SpTree::create_with(pool, plan, BUFFERS_FOR_ALL)
 }
 
@@ -279,9 +279,9 @@ const fn registered(name: &'static str, title: &'static str, words: Makers<u64>)
     Registered {
         name,
         title,
-        kind: Kind::Tree,
-        reads: Reads::Optimistic,
-        persists: Persists {
+        kind: IndexKind::Tree,
+        reads: ReadProtocol::Optimistic,
+        persists: PersistCounts {
             insert: 2,
             update: 1,
             remove: 1,
@@ -296,7 +296,7 @@ const fn registered(name: &'static str, title: &'static str, words: Makers<u64>)
 const fn buffered(name: &'static str, title: &'static str, words: Makers<u64>) -> Registered {
     let plain = registered(name, title, words);
     Registered {
-        persists: Persists {
+        persists: PersistCounts {
             insert: 1,
             ..plain.persists
         },

@@ -15,10 +15,10 @@ use std::borrow::Borrow;
 
 use super::buffer::{Buffer, HEAT_MIN, buffered_max};
 use super::layout::PAIRS_AT;
-use super::leaf::{Change, Tagged};
-use super::log::{Backlog, Logged, Logs};
-use super::mnode::{Locked, Mnode};
-use super::readpath::Search;
+use super::leaf::{HeadChange, Tagged};
+use super::log::{LogBacklog, LoggedChange, Logs};
+use super::mnode::{LockedNode, Mnode};
+use super::readpath::NodeSearch;
 use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::{Error, Result};
@@ -28,7 +28,7 @@ const LOOKS: usize = 4;
 
 /// What becomes of a key in a leaf.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Absorbed {
+pub(super) struct FlushOutcome {
     pub(super) entry: Tagged,
     pub(super) is_delete: bool,
 }
@@ -46,7 +46,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// # Errors
     /// Damage on the medium.
     #[inline]
-    pub(super) fn buffer_for(&self, node: &Locked<'_>) -> Result<Option<&Buffer>> {
+    pub(super) fn buffer_for(&self, node: &LockedNode<'_>) -> Result<Option<&Buffer>> {
         if !self.buffers.are_some() || !self.recovery.is_over() {
             return Ok(None);
         }
@@ -58,7 +58,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     #[cold]
-    fn find_buffer(&self, node: &Locked<'_>, heat: u8) -> Result<Option<&Buffer>> {
+    fn find_buffer(&self, node: &LockedNode<'_>, heat: u8) -> Result<Option<&Buffer>> {
         let mut given = self.buffers.take(node.number);
         if given.is_none() && heat >= HEAT_MIN {
             given = self.take_over(node, heat)?;
@@ -68,7 +68,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Takes a buffer from the node at the hand if that is written less.
-    fn take_over(&self, node: &Locked<'_>, heat: u8) -> Result<Option<u32>> {
+    fn take_over(&self, node: &LockedNode<'_>, heat: u8) -> Result<Option<u32>> {
         let Some((number, owner)) = self.buffers.advance() else {
             return Ok(None);
         };
@@ -93,7 +93,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Takes the empty buffer of a node away.
-    pub(super) fn release_buffer(&self, node: &Locked<'_>) {
+    pub(super) fn release_buffer(&self, node: &LockedNode<'_>) {
         if let Some(number) = node.buffer() {
             node.set_buffer(None);
             self.buffers.give_back(number);
@@ -104,7 +104,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     ///
     /// # Errors
     /// Damage on the medium.
-    pub(super) fn flush(&self, node: &Locked<'_>) -> Result<()> {
+    pub(super) fn flush(&self, node: &LockedNode<'_>) -> Result<()> {
         let last = node.last();
         if node.merged() == last {
             return Ok(());
@@ -112,7 +112,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let Some(buffer) = self.buffer_of(node) else {
             return Ok(());
         };
-        let changes = buffer.entries().map(|entry| Absorbed {
+        let changes = buffer.entries().map(|entry| FlushOutcome {
             entry,
             is_delete: false,
         });
@@ -128,14 +128,14 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Damage on the medium.
     pub(super) fn absorb(
         &self,
-        node: &Locked<'_>,
-        changes: impl Iterator<Item = Absorbed>,
+        node: &LockedNode<'_>,
+        changes: impl Iterator<Item = FlushOutcome>,
         last: u64,
     ) -> Result<()> {
         let leaf = self.leaf(node.leaf())?;
         let mut dropped = 0;
         let mut fresh = Vec::with_capacity(N);
-        for Absorbed { entry, is_delete } in changes {
+        for FlushOutcome { entry, is_delete } in changes {
             let key = K::rebuild(entry.key, &[]);
             match leaf.find::<K>(key.borrow(), entry.tag)? {
                 Some(slot) if is_delete => dropped |= 1 << slot,
@@ -150,7 +150,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                 leaf.at + PAIRS_AT,
             ));
         }
-        leaf.put_and(&fresh, dropped, &[Change::Merged(last)]);
+        leaf.put_and(&fresh, dropped, &[HeadChange::Merged(last)]);
         node.set_merged(last);
         node.note_change();
         Ok(())
@@ -180,22 +180,22 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         }
         let room = self.buffers.used() as usize * buffered_max(N);
         match self.logs.backlog(room) {
-            Backlog::None => Ok(()),
+            LogBacklog::None => Ok(()),
             backlog => self.look_at_records(backlog),
         }
     }
 
     #[cold]
-    fn look_at_records(&self, backlog: Backlog) -> Result<()> {
+    fn look_at_records(&self, backlog: LogBacklog) -> Result<()> {
         let (waits, looks) = match backlog {
-            Backlog::Much => (true, Logs::<N>::RECORDS),
+            LogBacklog::Much => (true, Logs::<N>::RECORDS),
             _ => (false, LOOKS),
         };
         let Some(mut cursor) = self.logs.cursor(waits) else {
             return Ok(());
         };
         for _ in 0..looks {
-            let see = |record: Logged| self.see_merged(record.key, record.number);
+            let see = |record: LoggedChange| self.see_merged(record.key, record.number);
             if !self.logs.visit(&mut cursor, see)? {
                 break;
             }
@@ -206,7 +206,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Sees to it that the leaf of a key has a change.
     fn see_merged(&self, key: u64, number: u64) -> Result<()> {
         let key = K::rebuild(key, &[]);
-        let mut search = Search::new(self, key.borrow());
+        let mut search = NodeSearch::new(self, key.borrow());
         loop {
             let seen = search.node()?;
             let merged = seen.node.merged();

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Guard, Medium, POff, Pool, Reserved};
 
 use super::layout::{ITEM_BYTES, ITEM_HINT, ItemHead};
-use crate::stored::{Parts, Stored, WORD_BYTES, word_of};
+use crate::stored_key::{KeyParts, StoredKey, WORD_BYTES, word_of};
 use crate::{Error, Item, Result};
 
 /// Keeps items and bounds that are found from here on from being reused. Trees of words have none.
@@ -110,11 +110,11 @@ impl<'a> ItemRef<'a> {
     }
 
     /// The key in its parts.
-    fn stored(&self) -> Stored {
+    fn stored(&self) -> StoredKey {
         let mut first = [0; WORD_BYTES];
         let count = usize::try_from(self.key_len).map_or(WORD_BYTES, |len| len.min(WORD_BYTES));
         self.medium.read(self.key_at, &mut first[..count]);
-        Stored {
+        StoredKey {
             word: word_of(&first),
             len: self.key_len,
             rest: self.key_at + count as u64,
@@ -185,7 +185,7 @@ pub(super) fn key_of<K: Item + ?Sized>(medium: &Medium, pair: [u64; 2]) -> Resul
 pub(super) fn compare<K: Item + ?Sized>(
     medium: &Medium,
     pair: [u64; 2],
-    key: &Parts<'_>,
+    key: &KeyParts<'_>,
 ) -> Result<cmp::Ordering> {
     if K::IS_WORD || pair[0] != key.word {
         return Ok(pair[0].cmp(&key.word));
@@ -231,7 +231,7 @@ impl<'p> Bound<'p> {
 pub(super) fn compare_bound<K: Item + ?Sized>(
     medium: &Medium,
     bound: u64,
-    key: &Parts<'_>,
+    key: &KeyParts<'_>,
 ) -> Result<cmp::Ordering> {
     if K::IS_WORD {
         return Ok(bound.cmp(&key.word));
@@ -308,7 +308,7 @@ mod tests {
             };
             assert_eq!(bound_key::<[u8]>(&pool, bound).expect("sound"), *one);
             for two in &strings() {
-                let parts = Parts::of(&two[..]);
+                let parts = KeyParts::of(&two[..]);
                 let order = compare::<[u8]>(&pool, pair, &parts).expect("sound");
                 assert_eq!(order, one.cmp(two), "{one:?} {two:?}");
                 let order = compare_bound::<[u8]>(&pool, bound, &parts).expect("sound");

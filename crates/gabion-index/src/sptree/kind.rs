@@ -1,7 +1,7 @@
 //! What differs between trees of words and trees of strings: the backup, which is a tree of the
 //! same keys, and by what the blocks of a pool are told apart.
 
-use gabion_media::pmem::{Claim, Medium, Pool};
+use gabion_media::pmem::{BlockClaim, Medium, Pool};
 
 use super::layout::{MAGIC_STRINGS, MAGIC_WORDS};
 use crate::art::{self, Art};
@@ -31,7 +31,7 @@ pub trait TreeKey: Item {
     /// Whether the backup at an offset durably refers to a block; asked before there is a pool, of
     /// blocks whose hint is no leaf's, item's or page's.
     #[doc(hidden)]
-    fn is_in_backup(medium: &Medium, at: u64, claim: Claim) -> bool;
+    fn is_in_backup(medium: &Medium, at: u64, claim: BlockClaim) -> bool;
 
     /// The leaf of the greatest lkey up to `key` in the backup at an offset, or of a lesser one, or
     /// none; asked before there is a pool.
@@ -52,7 +52,7 @@ impl TreeKey for u64 {
         Ok(Box::new(FastFair::<29>::at(pool, at)?))
     }
 
-    fn is_in_backup(medium: &Medium, at: u64, claim: Claim) -> bool {
+    fn is_in_backup(medium: &Medium, at: u64, claim: BlockClaim) -> bool {
         // All blocks of a FAST&FAIR tree have the hint 0.
         claim.hint == 0 && fastfair::is_referenced::<29>(medium, at, claim)
     }
@@ -76,7 +76,7 @@ impl TreeKey for [u8] {
         Ok(Box::new(Art::<[u8]>::at(pool, at)?))
     }
 
-    fn is_in_backup(medium: &Medium, at: u64, claim: Claim) -> bool {
+    fn is_in_backup(medium: &Medium, at: u64, claim: BlockClaim) -> bool {
         art::is_referenced::<[u8]>(medium, at, claim)
     }
 

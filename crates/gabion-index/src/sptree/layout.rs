@@ -86,7 +86,7 @@ pub(super) const PAIRS_AT: u64 = 128;
 
 media_struct! {
     /// What changes in the root block.
-    pub(super) struct Moving {
+    pub(super) struct RootState {
         pub(super) logs: PAtomicU64,
         pub(super) unused: [PAtomicU64; 7],
     }
@@ -119,8 +119,8 @@ media_struct! {
 }
 
 const _: () = {
-    assert!(size_of::<Moving>() == 64);
-    assert!(offset_of!(Moving, logs) == 0);
+    assert!(size_of::<RootState>() == 64);
+    assert!(offset_of!(RootState, logs) == 0);
     assert!(size_of::<Head>() == 64);
     assert!(offset_of!(Head, bitmap) == 0);
     assert!(offset_of!(Head, next) == 8);

@@ -38,7 +38,7 @@ impl<const N: usize> Copy for Leaf<'_, N> {}
 
 /// What a leaf begins with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Start {
+pub(super) struct LeafInit {
     pub(super) next: u64,
     pub(super) lkey: u64,
     pub(super) hkey: u64,
@@ -55,7 +55,7 @@ pub(super) const fn all_bits(pairs: usize) -> u64 {
 }
 
 /// The bytes of a new leaf.
-pub(super) fn image(start: Start, pairs: usize, entries: &[Tagged]) -> Vec<u8> {
+pub(super) fn image(start: LeafInit, pairs: usize, entries: &[Tagged]) -> Vec<u8> {
     let bitmap = all_bits(entries.len());
     let head = [
         bitmap,
@@ -217,22 +217,22 @@ const LINE_SLOTS: u64 = (1 << SLOTS_PER_LINE) - 1;
 
 /// What changes in the head of a leaf, in the order in which it does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(super) enum HeadChange {
     Bitmap(u64),
     Next(u64),
     Hkey(u64),
     Merged(u64),
 }
 
-impl Change {
+impl HeadChange {
     /// The step that this is, if a test leaves it out.
     #[inline]
     const fn step(self) -> Option<Step> {
         match self {
-            Change::Bitmap(_) => None,
-            Change::Next(_) => Some(Step::Next),
-            Change::Hkey(_) => Some(Step::Hkey),
-            Change::Merged(_) => Some(Step::Merged),
+            HeadChange::Bitmap(_) => None,
+            HeadChange::Next(_) => Some(Step::Next),
+            HeadChange::Hkey(_) => Some(Step::Hkey),
+            HeadChange::Merged(_) => Some(Step::Merged),
         }
     }
 }
@@ -248,7 +248,7 @@ impl<const N: usize> Leaf<'_, N> {
     /// As [`Leaf::put`]; takes the entries of the slots `dropped` away by the same store of the
     /// bitmap, and changes other words of the head behind it.
     #[inline]
-    pub(super) fn put_and(&self, entries: &[Tagged], dropped: u64, changes: &[Change]) {
+    pub(super) fn put_and(&self, entries: &[Tagged], dropped: u64, changes: &[HeadChange]) {
         let mut bitmap = self.bitmap();
         let before = bitmap;
         for entry in entries {
@@ -259,7 +259,7 @@ impl<const N: usize> Leaf<'_, N> {
         self.flush_filled(bitmap ^ before);
         // DURABLE: pairs and tags, before the bitmap shows them.
         self.medium.fence();
-        self.change_word(Change::Bitmap(bitmap & !dropped));
+        self.change_word(HeadChange::Bitmap(bitmap & !dropped));
         self.change_head(changes);
     }
 
@@ -294,7 +294,7 @@ impl<const N: usize> Leaf<'_, N> {
 
     /// Changes words of the head, in this order, and makes all changes of the head durable.
     #[inline]
-    pub(super) fn change_head(&self, changes: &[Change]) {
+    pub(super) fn change_head(&self, changes: &[HeadChange]) {
         for change in changes {
             self.change_word(*change);
         }
@@ -303,15 +303,15 @@ impl<const N: usize> Leaf<'_, N> {
     }
 
     #[inline]
-    fn change_word(&self, change: Change) {
+    fn change_word(&self, change: HeadChange) {
         if change.step().is_some_and(|step| !is_taken(step)) {
             return;
         }
         let (word, value): (&PAtomicU64, u64) = match change {
-            Change::Bitmap(value) => (&self.head.bitmap, value),
-            Change::Next(value) => (&self.head.next, value),
-            Change::Hkey(value) => (&self.head.hkey, value),
-            Change::Merged(value) => (&self.head.merged, value),
+            HeadChange::Bitmap(value) => (&self.head.bitmap, value),
+            HeadChange::Next(value) => (&self.head.next, value),
+            HeadChange::Hkey(value) => (&self.head.hkey, value),
+            HeadChange::Merged(value) => (&self.head.merged, value),
         };
         if !cfg!(target_arch = "x86_64") {
             // DURABLE: what comes first, where stores to a line may change places.
@@ -342,7 +342,7 @@ impl<const N: usize> Leaf<'_, N> {
     #[inline]
     pub(super) fn remove(&self, slot: usize) -> u64 {
         let before = self.value(slot);
-        self.change_head(&[Change::Bitmap(self.bitmap() & !(1 << slot))]);
+        self.change_head(&[HeadChange::Bitmap(self.bitmap() & !(1 << slot))]);
         before
     }
 }

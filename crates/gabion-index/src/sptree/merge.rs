@@ -22,9 +22,9 @@ use gabion_media::pmem::POff;
 
 use super::item::{LEAST, key_of};
 use super::layout::ITEM_HINT;
-use super::leaf::{Change, Tagged};
-use super::mnode::Locked;
-use super::readpath::Search;
+use super::leaf::{HeadChange, Tagged};
+use super::mnode::LockedNode;
+use super::readpath::NodeSearch;
 use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::Result;
@@ -37,7 +37,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Merges the leaf of a node with a neighbour if both have few entries and nobody else is at
     /// work there.
     #[cold]
-    pub(super) fn merge_around(&self, node: Locked<'_>) -> Result<()> {
+    pub(super) fn merge_around(&self, node: LockedNode<'_>) -> Result<()> {
         let right = node.next().checked_sub(1);
         if let Some(right) = right.and_then(|right| self.try_lock(right))
             && Self::fit(&node, &right)
@@ -63,7 +63,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         loop {
             let _within = self.pool.write_guard();
             let _pins = self.pin();
-            let node = Search::new(self, key.borrow()).lock()?;
+            let node = NodeSearch::new(self, key.borrow()).lock()?;
             let Some(number) = node.next().checked_sub(1) else {
                 return Ok(());
             };
@@ -84,17 +84,17 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         }
     }
 
-    fn try_lock(&self, number: u64) -> Option<Locked<'_>> {
+    fn try_lock(&self, number: u64) -> Option<LockedNode<'_>> {
         let node = self.nodes.get(number)?;
         node.try_lock(number)
     }
 
-    fn fit(left: &Locked<'_>, right: &Locked<'_>) -> bool {
+    fn fit(left: &LockedNode<'_>, right: &LockedNode<'_>) -> bool {
         left.count() + right.count() <= Self::MERGED_MAX
     }
 
     /// Merges the leaf of `right` into that of its left neighbour.
-    fn merge(&self, node: &Locked<'_>, right: Locked<'_>) -> Result<()> {
+    fn merge(&self, node: &LockedNode<'_>, right: LockedNode<'_>) -> Result<()> {
         if is_taken(Step::FlushBeforeMerge) {
             self.flush(node)?;
             self.flush(&right)?;
@@ -129,9 +129,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             &moved,
             0,
             &[
-                Change::Merged(merged),
-                Change::Hkey(right_leaf.hkey()),
-                Change::Next(right_leaf.next()),
+                HeadChange::Merged(merged),
+                HeadChange::Hkey(right_leaf.hkey()),
+                HeadChange::Next(right_leaf.next()),
             ],
         );
         retiring.commit(&guard);

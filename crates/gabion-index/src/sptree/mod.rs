@@ -87,9 +87,10 @@
 //! # Recovery
 //! An opening reads the backup and the logs, and the tree is served (`recovery.rs`). Nodes are made
 //! run by run, of some leaves each, in the background and for those who come to a run first
-//! (`runs.rs`): what a crash left of a split is finished, what it left of a merge is taken back,
-//! leaves that the backup missed are found from their left neighbours (`walk.rs`), and leaves take
-//! what the logs have for them (`replay.rs`). All of that is durable before a node is there.
+//! (`parallel_recovery.rs`): what a crash left of a split is finished, what it left of a merge is
+//! taken back, leaves that the backup missed are found from their left neighbours (`walk.rs`), and
+//! leaves take what the logs have for them (`replay.rs`). All of that is durable before a node is
+//! there.
 //!
 //! # Deviations from the paper
 //! - A half-done split is finished where the paper drops the new leaf: both are right, as the two
@@ -120,11 +121,11 @@
 //! | Mnode, Bnode (4.4.1) | `mnode.rs`, `leaf.rs` |
 //! | optimistic lock (4.4.2) | the word of a node |
 //! | two-phase insertion (4.4.1) | `Leaf::put` |
-//! | `seqs` (4.4.4) | `mnode::Order` |
+//! | `seqs` (4.4.4) | `mnode::SlotOrder` |
 //! | `cur_ver` equal to `sort_ver` (4.4.4) | `is_sorted` |
 //! | write buffer, minor compaction (4.4.1, 4.4.4) | `buffer.rs`, `flush.rs` |
 //! | write ahead log (4.4.1) | `log.rs` |
-//! | service during recovery (4.5.4) | `runs.rs` |
+//! | service during recovery (4.5.4) | `parallel_recovery.rs` |
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
 //! dissertation, University of Texas at Arlington, 2022, chapter 4.
@@ -140,12 +141,12 @@ mod kind;
 mod layout;
 mod leaf;
 mod merge;
+mod parallel_recovery;
 mod reachable;
 mod readpath;
 mod recovery;
 mod replay;
 pub(crate) mod router;
-mod runs;
 mod scan;
 #[cfg(test)]
 mod serve_crash_tests;
@@ -176,9 +177,9 @@ use item::Pins;
 pub use kind::TreeKey;
 use log::Logs;
 use mnode::Mnodes;
+use parallel_recovery::{PendingRecovery, RecoveryWorker};
 use router::Router;
-use runs::{Recovery, Worker};
-pub use scan::Limit;
+pub use scan::ScanLimit;
 
 /// An SPTree in a pool of persistent memory: from words to words, or from strings of bytes to
 /// strings. Leaves have so many pairs, at most 64 and a multiple of 8.
@@ -187,7 +188,7 @@ pub use scan::Limit;
 /// returns, as far as the class of the pool promises; see [`Pool`].
 pub struct SpTree<K: TreeKey + ?Sized = u64, const PAIRS: usize = 64> {
     /// Before all else, so that it is dropped first.
-    worker: Worker,
+    worker: RecoveryWorker,
     medium: Medium,
     pool: Pool,
     /// Where the root block is.
@@ -202,7 +203,7 @@ pub struct SpTree<K: TreeKey + ?Sized = u64, const PAIRS: usize = 64> {
     backup: Arc<Backup<K>>,
     buffers: Arc<Buffers>,
     logs: Arc<Logs<PAIRS>>,
-    recovery: Arc<Recovery<K>>,
+    recovery: Arc<PendingRecovery<K>>,
 }
 
 /// What a tree may take beside its pool.
@@ -216,7 +217,7 @@ pub struct Options {
 
 /// Who brings the backup of a tree up to date, and recovers what nobody has asked for yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tending {
+pub enum Maintenance {
     /// Threads of the tree's.
     #[default]
     Thread,
@@ -226,7 +227,7 @@ pub enum Tending {
 
 /// Whether a pair is as it was put, by its key and its value, for those who put a checksum into
 /// their values.
-pub type Holds = fn(&[u8], &[u8]) -> bool;
+pub type PairCheck = fn(&[u8], &[u8]) -> bool;
 
 impl<K: TreeKey + ?Sized, const PAIRS: usize> SpTree<K, PAIRS> {
     /// Keeps items and bounds from being reused.

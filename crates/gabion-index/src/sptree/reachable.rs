@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 
-use gabion_media::pmem::{Claim, Medium};
+use gabion_media::pmem::{BlockClaim, Medium};
 
 use super::item::{LEAST, bound_key, compare_bound, key_of};
 use super::layout::{BACKUP_AT, ITEM_HINT, LEAF_ALIGN, MOVING_AT, leaf_bytes};
@@ -12,14 +12,14 @@ use super::log;
 use super::{SpTree, TreeKey};
 use crate::index::root_of;
 use crate::spoton::layout::PAGE_HINT;
-use crate::stored::Parts;
+use crate::stored_key::KeyParts;
 
 /// What recovery of the pool asks: whether a tree durably refers to a block. A leaf and an item
 /// tell a key; if they are in use, the way along the chain to that key ends at the leaf, or at that
 /// which refers to the item. The pool itself answers for its root.
 pub(super) fn is_referenced<K: TreeKey + ?Sized, const N: usize>(
     medium: &Medium,
-    claim: Claim,
+    claim: BlockClaim,
 ) -> bool {
     let root = root_of(medium);
     if root == 0 {
@@ -36,7 +36,7 @@ pub(super) fn is_referenced<K: TreeKey + ?Sized, const N: usize>(
 fn is_in_chain<K: TreeKey + ?Sized, const N: usize>(
     medium: &Medium,
     root: u64,
-    claim: Claim,
+    claim: BlockClaim,
 ) -> Option<bool> {
     let at = claim.block.raw();
     if !at.is_multiple_of(LEAF_ALIGN) || claim.size < leaf_bytes(N) {
@@ -50,7 +50,7 @@ fn is_in_chain<K: TreeKey + ?Sized, const N: usize>(
 fn is_item<K: TreeKey + ?Sized, const N: usize>(
     medium: &Medium,
     root: u64,
-    claim: Claim,
+    claim: BlockClaim,
 ) -> Option<bool> {
     let at = claim.block.raw();
     let key = key_of::<K>(medium, [0, at]).ok()?;
@@ -66,7 +66,7 @@ fn leaf_of<'m, K: TreeKey + ?Sized, const N: usize>(
     key: &K::Owned,
 ) -> Option<Leaf<'m, N>> {
     let key: &K = key.borrow();
-    let parts = Parts::of(key);
+    let parts = KeyParts::of(key);
     let known = K::leaf_in_backup(medium, root + BACKUP_AT, key);
     let first = root + SpTree::<K, N>::FIRST_LEAF_AT;
     let mut leaf = Leaf::<N>::new(medium, known.unwrap_or(first))?;

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 
 use super::bloom::tag_of;
 use super::leaf::Leaf;
-use super::mnode::{Locked, Mnode};
-use super::router::Hint;
+use super::mnode::{LockedNode, Mnode};
+use super::router::SearchStart;
 use super::{SpTree, TreeKey};
-use crate::stored::Parts;
+use crate::stored_key::KeyParts;
 use crate::{Error, Result};
 
 /// Steps along the links before the router is asked again, and how often that is done: a router
@@ -19,7 +19,7 @@ const STEPS_MAX: u32 = 8;
 const TURNS_MAX: u32 = 4;
 
 /// A search for the node of a key.
-pub(super) struct Search<'a, 'k, K: TreeKey + ?Sized, const N: usize> {
+pub(super) struct NodeSearch<'a, 'k, K: TreeKey + ?Sized, const N: usize> {
     tree: &'a SpTree<K, N>,
     key: &'k K,
     number: u64,
@@ -29,7 +29,7 @@ pub(super) struct Search<'a, 'k, K: TreeKey + ?Sized, const N: usize> {
 
 /// A node whose range holds the key, as it was seen.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct NodeView<'a> {
     pub(super) node: &'a Mnode,
     pub(super) number: u64,
     /// Its word.
@@ -40,18 +40,18 @@ pub(super) struct Seen<'a> {
     pub(super) next: u64,
 }
 
-impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
+impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> NodeSearch<'a, 'k, K, N> {
     /// Begins where the router says, and asks for the lines that a lookup needs.
     #[inline]
-    pub(super) fn new(tree: &'a SpTree<K, N>, key: &'k K) -> Search<'a, 'k, K, N> {
+    pub(super) fn new(tree: &'a SpTree<K, N>, key: &'k K) -> NodeSearch<'a, 'k, K, N> {
         let number = tree.route(key);
-        Search::at(tree, key, number)
+        NodeSearch::at(tree, key, number)
     }
 
     /// Begins at a node.
     #[inline]
-    pub(super) fn at(tree: &'a SpTree<K, N>, key: &'k K, number: u64) -> Search<'a, 'k, K, N> {
-        Search {
+    pub(super) fn at(tree: &'a SpTree<K, N>, key: &'k K, number: u64) -> NodeSearch<'a, 'k, K, N> {
+        NodeSearch {
             tree,
             key,
             number,
@@ -90,7 +90,7 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     /// # Errors
     /// Damage on the medium, in leaves that were not recovered yet.
     #[inline]
-    pub(super) fn node(&mut self) -> Result<Seen<'a>> {
+    pub(super) fn node(&mut self) -> Result<NodeView<'a>> {
         self.node_with(|search, node, hkey, next| {
             if search.stands_to(node.lkey()) == Ordering::Less {
                 Some(node.prev())
@@ -103,7 +103,7 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     }
 
     /// The node whose range holds what is next below the key.
-    pub(super) fn node_before(&mut self) -> Result<Seen<'a>> {
+    pub(super) fn node_before(&mut self) -> Result<NodeView<'a>> {
         self.node_with(|search, node, hkey, next| {
             let is_first = search.number == 0;
             if !is_first && search.stands_to(node.lkey()) != Ordering::Greater {
@@ -122,7 +122,7 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     fn node_with(
         &mut self,
         choose: impl Fn(&Self, &Mnode, u64, u64) -> Option<u64>,
-    ) -> Result<Seen<'a>> {
+    ) -> Result<NodeView<'a>> {
         loop {
             let number = self.number;
             let Some(node) = self.tree.nodes.get(number) else {
@@ -135,7 +135,7 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
             };
             let (hkey, next) = (node.hkey(), node.next());
             let Some(link) = choose(self, node, hkey, next) else {
-                return Ok(Seen {
+                return Ok(NodeView {
                     node,
                     number,
                     word,
@@ -150,7 +150,7 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     /// Where the key stands to a bound.
     #[inline]
     fn stands_to(&self, bound: u64) -> Ordering {
-        let order = self.tree.router.compare(bound, &Parts::of(self.key));
+        let order = self.tree.router.compare(bound, &KeyParts::of(self.key));
         order.reverse()
     }
 
@@ -171,7 +171,7 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
 
     /// The node whose range holds the key, locked.
     #[inline]
-    pub(super) fn lock(&mut self) -> Result<Locked<'a>> {
+    pub(super) fn lock(&mut self) -> Result<LockedNode<'a>> {
         loop {
             let seen = self.node()?;
             if let Some(locked) = seen.node.lock_seen(seen.number, seen.word) {
@@ -185,7 +185,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// The number of the node to begin with.
     #[inline]
     fn route(&self, key: &K) -> u64 {
-        let Some(Hint { node, leaf }) = self.router.find(key) else {
+        let Some(SearchStart { node, leaf }) = self.router.find(key) else {
             return 0;
         };
         self.nodes.prefetch(node);
@@ -213,9 +213,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         mut read: impl FnMut(u64) -> Result<R>,
     ) -> Result<Option<R>> {
         let hash = key.seeded_hash(&self.seed);
-        let mut search = Search::new(self, key);
+        let mut search = NodeSearch::new(self, key);
         loop {
-            let Seen { node, word, .. } = search.node()?;
+            let NodeView { node, word, .. } = search.node()?;
             let mut found = Ok(None);
             if node.bloom.may_hold(hash) {
                 let buffer = self.buffer_of(node);

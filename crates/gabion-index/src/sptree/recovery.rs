@@ -1,24 +1,24 @@
 //! Making a tree, and finding it again.
 //!
 //! An opening looks at the backup, and, of a tree that is to be checked, at the head of each leaf.
-//! Then it may be asked for everything: what else there is to do is done run by run (`runs.rs`), by
-//! threads of the tree and by those who ask.
+//! Then it may be asked for everything: what else there is to do is done run by run
+//! (`parallel_recovery.rs`), by threads of the tree and by those who ask.
 
 use std::sync::Arc;
 
-use gabion_media::pmem::{Class, Medium, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{Medium, Pool, PoolClass, PoolOptions, Reachable};
 
 use super::backup::Backup;
 use super::buffer::Buffers;
 use super::item::{LEAST, bound_key};
-use super::layout::{BACKUP_AT, MOVING_AT, Moving, first_leaf_at, leaf_bytes};
+use super::layout::{BACKUP_AT, MOVING_AT, RootState, first_leaf_at, leaf_bytes};
 use super::log::Logs;
 use super::mnode::Mnodes;
+use super::parallel_recovery::{PendingRecovery, RecoveryWorker};
 use super::reachable::is_referenced;
 use super::router::Router;
-use super::runs::{Recovery, Worker};
-use super::{Holds, Options, SpTree, Tending, TreeKey};
-use crate::index::Plan;
+use super::{Maintenance, Options, PairCheck, SpTree, TreeKey};
+use crate::index::CreateHints;
 use crate::{Error, Result, Seed, root};
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
@@ -42,15 +42,15 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
-        Self::make(pool, plan, Options::default(), Tending::Thread)
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+        Self::make(pool, plan, Options::default(), Maintenance::Thread)
     }
 
     pub(super) fn make(
         pool: &Pool,
-        plan: Plan,
+        plan: CreateHints,
         options: Options,
-        tending: Tending,
+        tending: Maintenance,
     ) -> Result<Self> {
         let _within = pool.write_guard();
         let seed = plan.seed.unwrap_or_else(Seed::random);
@@ -77,7 +77,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// No tree there, one with leaves of another size, or damage on the medium. Damage of leaves is
     /// told by the operations that come to them.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::find(pool, Options::default(), Tending::Thread, None)
+        Self::find(pool, Options::default(), Maintenance::Thread, None)
     }
 
     /// Finds the tree, and begins with its recovery. What `holds` denies of the key and the value
@@ -85,10 +85,10 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     pub(super) fn find(
         pool: &Pool,
         options: Options,
-        tending: Tending,
-        holds: Option<Holds>,
+        tending: Maintenance,
+        holds: Option<PairCheck>,
     ) -> Result<Self> {
-        let root = pool.root::<Moving>().raw();
+        let root = pool.root::<RootState>().raw();
         if root == 0 {
             return Err(Error::NoRoot);
         }
@@ -99,21 +99,21 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let seed = Seed::new(seed);
         let within = pool.write_guard();
         let leaves = pool.len() / leaf_bytes(N);
-        let has_threads = tending == Tending::Thread && !pool.is_watched();
+        let has_threads = tending == Maintenance::Thread && !pool.is_watched();
         let mut tree = SpTree {
-            worker: Worker::default(),
+            worker: RecoveryWorker::default(),
             medium: Medium::clone(pool),
             pool: pool.clone(),
             root,
             seed,
-            saves_reads: pool.class() == Class::Power,
+            saves_reads: pool.class() == PoolClass::Power,
             keeps_slot: pool.keeps_run(),
             nodes: Arc::new(Mnodes::new(leaves)),
             router: Arc::new(Router::new(pool, leaves)?),
             backup: Arc::new(Backup::open(pool, root + BACKUP_AT, tending)?),
             buffers: Arc::new(Buffers::new(options.buffer_bytes, leaves)),
             logs: Arc::new(Logs::open(pool, root + MOVING_AT, seed)),
-            recovery: Arc::new(Recovery::default()),
+            recovery: Arc::new(PendingRecovery::default()),
         };
         // Scans go by the backup's invariants: a damaged one could keep them for ever.
         let backup_blocks = tree.backup.check()?;
@@ -158,8 +158,8 @@ impl<const N: usize> SpTree<u64, N> {
     ///
     /// # Errors
     /// As [`SpTree::create`].
-    pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
-        Self::make(pool, plan, options, Tending::Thread)
+    pub fn create_with(pool: &Pool, plan: CreateHints, options: Options) -> Result<Self> {
+        Self::make(pool, plan, options, Maintenance::Thread)
     }
 
     /// As [`SpTree::open`]. A tree may be opened with another budget than it had before.
@@ -167,6 +167,6 @@ impl<const N: usize> SpTree<u64, N> {
     /// # Errors
     /// As [`SpTree::open`].
     pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
-        Self::find(pool, options, Tending::Thread, None)
+        Self::find(pool, options, Maintenance::Thread, None)
     }
 }

@@ -8,22 +8,22 @@
 //! for use, or freed if there are no write buffers. Trees of strings have no records.
 
 use super::bloom::tag_of;
-use super::flush::Absorbed;
+use super::flush::FlushOutcome;
 use super::leaf::Tagged;
-use super::log::Logged;
-use super::mnode::Locked;
-use super::runs::Run;
+use super::log::LoggedChange;
+use super::mnode::LockedNode;
+use super::parallel_recovery::LeafRun;
 use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::Result;
-use crate::parts::by_threads;
+use crate::parallel::by_threads;
 
 /// Pages that are worth a thread.
 const PAGES_PER_THREAD: usize = 64;
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Gives each run the valid records of its keys.
-    pub(super) fn share_records(&self, runs: &mut [Run<K>]) -> Result<()> {
+    pub(super) fn share_records(&self, runs: &mut [LeafRun<K>]) -> Result<()> {
         let chain = self.logs.chain()?;
         self.logs.set_count(chain.len());
         let threads = (chain.len() / PAGES_PER_THREAD + 1).min(self.processors());
@@ -53,9 +53,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Brings the records of a run into its leaves, whose nodes, locked, are in the order of keys.
     pub(super) fn replay_run(
         &self,
-        head: &Locked<'_>,
-        nodes: &[Locked<'_>],
-        records: &[Vec<Logged>],
+        head: &LockedNode<'_>,
+        nodes: &[LockedNode<'_>],
+        records: &[Vec<LoggedChange>],
     ) -> Result<()> {
         let mut all = records.concat();
         if all.is_empty() || !is_taken(Step::Replay) {
@@ -65,12 +65,12 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let ends = nodes.iter().map(|node| Some(node.lkey())).chain([None]);
         let mut rest = &all[..];
         for (node, end) in std::iter::once(head).chain(nodes).zip(ends) {
-            let is_below = |record: &Logged| end.is_none_or(|end| record.key < end);
+            let is_below = |record: &LoggedChange| end.is_none_or(|end| record.key < end);
             let (of_leaf, behind) = rest.split_at(rest.partition_point(is_below));
             let of_leaf = of_leaf
                 .iter()
                 .filter(|record| record.number > node.merged());
-            let of_leaf: Vec<Logged> = of_leaf.copied().collect();
+            let of_leaf: Vec<LoggedChange> = of_leaf.copied().collect();
             self.replay_leaf(node, &of_leaf)?;
             rest = behind;
         }
@@ -89,11 +89,11 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Brings the records of a leaf that count into it: of each key the last one, and of all the
     /// last number.
-    fn replay_leaf(&self, node: &Locked<'_>, records: &[Logged]) -> Result<()> {
+    fn replay_leaf(&self, node: &LockedNode<'_>, records: &[LoggedChange]) -> Result<()> {
         let Some(last) = records.iter().map(|record| record.number).max() else {
             return Ok(());
         };
-        let changes: Vec<Absorbed> = records
+        let changes: Vec<FlushOutcome> = records
             .chunk_by(|one, two| one.key == two.key)
             .filter_map(|of_key| {
                 if is_taken(Step::LastOfKey) {
@@ -102,7 +102,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                     of_key.first()
                 }
             })
-            .map(|record| Absorbed {
+            .map(|record| FlushOutcome {
                 entry: Tagged {
                     key: record.key,
                     value: record.value.unwrap_or(0),

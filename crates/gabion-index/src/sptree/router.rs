@@ -14,13 +14,13 @@ use gabion_media::pmem::{Medium, POff, Pool};
 
 use super::item::{self, Bound, LEAST};
 use super::layout::ITEM_HINT;
-use crate::spoton::paths::trie;
-use crate::stored::Parts;
+use crate::spoton::search_starts::trie;
+use crate::stored_key::KeyParts;
 use crate::{Art, Item};
 
 /// Where a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hint {
+pub(crate) struct SearchStart {
     /// Number of a node.
     pub(crate) node: u64,
     /// Offset of its leaf, or another one: good for a prefetch.
@@ -30,14 +30,14 @@ pub(crate) struct Hint {
 /// Binary logarithm of the unit of leaf offsets.
 const LEAF_UNIT_LOG: u32 = 7;
 
-impl Hint {
+impl SearchStart {
     fn pack(self) -> u64 {
         (self.leaf >> LEAF_UNIT_LOG) << 32 | self.node & 0xffff_ffff
     }
 
     #[inline]
-    fn unpack(word: u64) -> Hint {
-        Hint {
+    fn unpack(word: u64) -> SearchStart {
+        SearchStart {
             node: word & 0xffff_ffff,
             leaf: word >> 32 << LEAF_UNIT_LOG,
         }
@@ -64,12 +64,12 @@ impl<K: Item + ?Sized> Router<K> {
 
     /// Where to look for `key`.
     #[inline]
-    pub(crate) fn find(&self, key: &K) -> Option<Hint> {
-        self.art.floor_hint(key).map(Hint::unpack)
+    pub(crate) fn find(&self, key: &K) -> Option<SearchStart> {
+        self.art.floor_hint(key).map(SearchStart::unpack)
     }
 
     /// Leads to the node of a leaf from its lkey on. Without memory for that nothing happens.
-    pub(crate) fn add(&self, lkey: &K, hint: Hint) {
+    pub(crate) fn add(&self, lkey: &K, hint: SearchStart) {
         let _ = self.art.insert(lkey, hint.pack());
     }
 
@@ -81,7 +81,7 @@ impl<K: Item + ?Sized> Router<K> {
     /// The node that the router names for an lkey.
     pub(super) fn exact(&self, lkey: &K) -> Option<u64> {
         let word = self.art.get(lkey).ok()??;
-        Some(Hint::unpack(word).node)
+        Some(SearchStart::unpack(word).node)
     }
 
     /// A bound for a node.
@@ -94,7 +94,7 @@ impl<K: Item + ?Sized> Router<K> {
 
     /// Where a bound stands to a key.
     #[inline]
-    pub(super) fn compare(&self, bound: u64, key: &Parts<'_>) -> Ordering {
+    pub(super) fn compare(&self, bound: u64, key: &KeyParts<'_>) -> Ordering {
         // Nothing in ordinary memory is damaged.
         item::compare_bound::<K>(self.pool(), bound, key).unwrap_or(Ordering::Equal)
     }

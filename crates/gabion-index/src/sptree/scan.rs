@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 
 use super::item::{compare, key_of};
 use super::leaf::Leaf;
-use super::mnode::Locked;
-use super::readpath::{Search, Seen};
+use super::mnode::LockedNode;
+use super::readpath::{NodeSearch, NodeView};
 use super::{SpTree, TreeKey};
-use crate::stored::Parts;
+use crate::stored_key::KeyParts;
 use crate::{OrderedIndex, Result};
 
 /// Times that a leaf is copied without its lock before it is copied with it.
@@ -19,7 +19,7 @@ const TRIES: u32 = 4;
 
 /// Where a scan goes from its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ScanDirection {
     /// To the key and those above it, the least one first.
     Up,
     /// To those below it, the greatest one first.
@@ -28,7 +28,7 @@ pub(super) enum Way {
 
 /// How much a scan takes: it ends with the pair that reaches one of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Limit {
+pub struct ScanLimit {
     /// Number of pairs.
     pub pairs: usize,
     /// Bytes of keys and values.
@@ -36,9 +36,9 @@ pub struct Limit {
 }
 
 /// So many pairs, however large they are.
-impl From<usize> for Limit {
-    fn from(pairs: usize) -> Limit {
-        Limit {
+impl From<usize> for ScanLimit {
+    fn from(pairs: usize) -> ScanLimit {
+        ScanLimit {
             pairs,
             bytes: usize::MAX,
         }
@@ -46,18 +46,23 @@ impl From<usize> for Limit {
 }
 
 /// What a scan takes, and where to.
-pub(super) struct Taking<'t, T, F> {
-    way: Way,
+pub(super) struct ScanOutput<'t, T, F> {
+    way: ScanDirection,
     /// What becomes of the two words of a pair, and its bytes.
     make: F,
     /// How much is left to be taken.
-    left: Limit,
+    left: ScanLimit,
     found: &'t mut Vec<T>,
 }
 
-impl<'t, T, F: Fn([u64; 2]) -> Result<(T, usize)>> Taking<'t, T, F> {
-    pub(super) fn new(way: Way, limit: Limit, found: &'t mut Vec<T>, make: F) -> Self {
-        Taking {
+impl<'t, T, F: Fn([u64; 2]) -> Result<(T, usize)>> ScanOutput<'t, T, F> {
+    pub(super) fn new(
+        way: ScanDirection,
+        limit: ScanLimit,
+        found: &'t mut Vec<T>,
+        make: F,
+    ) -> Self {
+        ScanOutput {
             way,
             make,
             left: limit,
@@ -87,7 +92,7 @@ impl<'t, T, F: Fn([u64; 2]) -> Result<(T, usize)>> Taking<'t, T, F> {
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Brings what is in the write buffer into the leaf, and sorts the slots if they have changed
     /// since that was done.
-    fn sort(&self, node: &Locked<'_>) -> Result<()> {
+    fn sort(&self, node: &LockedNode<'_>) -> Result<()> {
         if node.is_sorted() {
             return Ok(());
         }
@@ -110,9 +115,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// somebody writes meanwhile.
     fn copy<T, F: Fn([u64; 2]) -> Result<(T, usize)>>(
         &self,
-        seen: &Seen<'_>,
-        key: &Parts<'_>,
-        taking: &mut Taking<'_, T, F>,
+        seen: &NodeView<'_>,
+        key: &KeyParts<'_>,
+        taking: &mut ScanOutput<'_, T, F>,
     ) -> Result<()> {
         let leaf: Leaf<'_, N> = self.leaf(seen.node.leaf())?;
         let Some(order) = self.nodes.order(seen.number) else {
@@ -138,13 +143,13 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let (below, above) = live.split_at(place);
         let pair = |slot: &usize| leaf.pair(*slot);
         match taking.way {
-            Way::Up => taking.take(above.iter().map(pair)),
-            Way::Down => taking.take(below.iter().rev().map(pair)),
+            ScanDirection::Up => taking.take(above.iter().map(pair)),
+            ScanDirection::Down => taking.take(below.iter().rev().map(pair)),
         }
     }
 
     /// The place of the first of some slots, in the order of their keys, that is not below a key.
-    fn first_from(&self, leaf: Leaf<'_, N>, slots: &[usize], key: &Parts<'_>) -> Result<usize> {
+    fn first_from(&self, leaf: Leaf<'_, N>, slots: &[usize], key: &KeyParts<'_>) -> Result<usize> {
         let (mut begin, mut end) = (0, slots.len());
         while begin < end {
             let middle = begin.midpoint(end);
@@ -160,16 +165,16 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// a node there or near; none if it was the last leaf on its way.
     fn scan_leaf<T, F: Fn([u64; 2]) -> Result<(T, usize)>>(
         &self,
-        search: &mut Search<'_, '_, K, N>,
-        key: &Parts<'_>,
-        taking: &mut Taking<'_, T, F>,
+        search: &mut NodeSearch<'_, '_, K, N>,
+        key: &KeyParts<'_>,
+        taking: &mut ScanOutput<'_, T, F>,
     ) -> Result<Option<(u64, u64)>> {
         let (begin, left) = (taking.found.len(), taking.left);
         let mut tries = 0;
         loop {
             let seen = match taking.way {
-                Way::Up => search.node()?,
-                Way::Down => search.node_before()?,
+                ScanDirection::Up => search.node()?,
+                ScanDirection::Down => search.node_before()?,
             };
             let further = seen.further(taking.way);
             Leaf::<N>::prefetch_all(&self.medium, seen.node.leaf());
@@ -204,7 +209,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     pub(super) fn scan_with<T, F: Fn([u64; 2]) -> Result<(T, usize)>>(
         &self,
         key: &K,
-        mut taking: Taking<'_, T, F>,
+        mut taking: ScanOutput<'_, T, F>,
     ) -> Result<bool> {
         // The bound at which the next leaf begins or ends, and the number of its node.
         let mut next: Option<(K::Owned, u64)> = None;
@@ -213,12 +218,12 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let _pins = self.pin();
             let key = next.as_ref().map_or(key, |(key, _)| key.borrow());
             let mut search = match &next {
-                Some((_, number)) => Search::at(self, key, *number),
-                None => Search::new(self, key),
+                Some((_, number)) => NodeSearch::at(self, key, *number),
+                None => NodeSearch::new(self, key),
             };
             // A range that has changed since begins where this one began, and its end is still one
             // of a leaf: what lies between is not missed.
-            let further = self.scan_leaf(&mut search, &Parts::of(key), &mut taking)?;
+            let further = self.scan_leaf(&mut search, &KeyParts::of(key), &mut taking)?;
             let Some((bound, number)) = further else {
                 break;
             };
@@ -228,12 +233,12 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 }
 
-impl Seen<'_> {
+impl NodeView<'_> {
     /// The bound at which a scan goes on from here, and the number of a node.
-    fn further(&self, way: Way) -> Option<(u64, u64)> {
+    fn further(&self, way: ScanDirection) -> Option<(u64, u64)> {
         match way {
-            Way::Up => Some((self.hkey, self.next.checked_sub(1)?)),
-            Way::Down => Some((self.node.lkey(), self.node.prev().checked_sub(1)?)),
+            ScanDirection::Up => Some((self.hkey, self.next.checked_sub(1)?)),
+            ScanDirection::Down => Some((self.node.lkey(), self.node.prev().checked_sub(1)?)),
         }
     }
 }
@@ -241,7 +246,10 @@ impl Seen<'_> {
 impl<const N: usize> OrderedIndex<u64> for SpTree<u64, N> {
     fn scan(&self, from: &u64, limit: usize, found: &mut Vec<(u64, u64)>) -> Result<()> {
         let make = |[key, value]: [u64; 2]| Ok(((key, value), 0));
-        self.scan_with(from, Taking::new(Way::Up, limit.into(), found, make))?;
+        self.scan_with(
+            from,
+            ScanOutput::new(ScanDirection::Up, limit.into(), found, make),
+        )?;
         Ok(())
     }
 }

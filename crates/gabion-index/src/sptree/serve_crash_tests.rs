@@ -4,50 +4,59 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_media::pmem::explore::{Act, Explorer, Outcome, Run, Stage, Subject};
-use gabion_media::pmem::trace::{Event, Watcher};
+use gabion_media::pmem::explore::{Explorer, HistoryStep, OpOutcome, Run, Subject, SubjectMedium};
+use gabion_media::pmem::trace::{TraceEvent, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions, Region};
 
 use super::item::{ItemRef, bound_key, key_of};
-use super::layout::{MOVING_AT, Moving};
+use super::layout::{MOVING_AT, RootState};
 use super::leaf::Leaf;
 use super::log::Logs;
 use super::serve_tests::raw;
 use super::steps::{Step, leave_out};
 use super::{SpTree, TINY, TINY_BUFFERED, TreeKey};
-use crate::suite::crash::{History, Op, Small, limits};
+use crate::suite::crash::{History, SmallSubject, SubjectOp, limits};
 use crate::suite::{Keys, SMALL};
 use crate::{Index, Seed};
 
 /// Operations on a tree of several runs from its opening on, each of which comes to runs that are
 /// there and to runs that are not: splits and merges beside a border, newer values in the logs.
 fn histories() -> Vec<History> {
-    let inserts = |range: std::ops::Range<u64>| range.map(|key| Op::Insert(2 * key, key));
-    let setup: Vec<Op> = inserts(0..28)
-        .chain((0..8).map(|key| Op::Update(6 * key, 70 + key)))
-        .chain([Op::Remove(30)])
+    let inserts = |range: std::ops::Range<u64>| range.map(|key| SubjectOp::Insert(2 * key, key));
+    let setup: Vec<SubjectOp> = inserts(0..28)
+        .chain((0..8).map(|key| SubjectOp::Update(6 * key, 70 + key)))
+        .chain([SubjectOp::Remove(30)])
         .collect();
-    let acts = |ops: &[Op]| {
-        let ops = ops.iter().copied().map(Act::Op);
-        std::iter::once(Act::Reopen).chain(ops).collect::<Vec<_>>()
+    let acts = |ops: &[SubjectOp]| {
+        let ops = ops.iter().copied().map(HistoryStep::Op);
+        std::iter::once(HistoryStep::Reopen)
+            .chain(ops)
+            .collect::<Vec<_>>()
     };
     let splits = [
-        Op::Insert(41, 1),
-        Op::Get(12),
-        Op::Insert(43, 2),
-        Op::Update(18, 3),
-        Op::Insert(45, 4),
+        SubjectOp::Insert(41, 1),
+        SubjectOp::Get(12),
+        SubjectOp::Insert(43, 2),
+        SubjectOp::Update(18, 3),
+        SubjectOp::Insert(45, 4),
     ];
     let merges = [
-        Op::Remove(52),
-        Op::Remove(50),
-        Op::Remove(48),
-        Op::Get(4),
-        Op::Remove(46),
+        SubjectOp::Remove(52),
+        SubjectOp::Remove(50),
+        SubjectOp::Remove(48),
+        SubjectOp::Get(4),
+        SubjectOp::Remove(46),
     ];
-    let mut left = acts(&[Op::Update(36, 90), Op::Remove(18), Op::Insert(37, 1)]);
-    left.push(Act::Reopen);
-    left.extend([Act::Op(Op::Update(36, 91)), Act::Op(Op::Scan(6))]);
+    let mut left = acts(&[
+        SubjectOp::Update(36, 90),
+        SubjectOp::Remove(18),
+        SubjectOp::Insert(37, 1),
+    ]);
+    left.push(HistoryStep::Reopen);
+    left.extend([
+        HistoryStep::Op(SubjectOp::Update(36, 91)),
+        HistoryStep::Op(SubjectOp::Scan(6)),
+    ]);
     vec![
         ("splits while it is recovered", setup.clone(), acts(&splits)),
         ("merges while it is recovered", setup.clone(), acts(&merges)),
@@ -58,7 +67,7 @@ fn histories() -> Vec<History> {
 #[test]
 fn histories_come_to_runs_that_are_not_there() {
     for (name, setup, _) in histories() {
-        let subject = Small {
+        let subject = SmallSubject {
             keys: Keys::words(&TINY).expect("words"),
         };
         let region = Region::new(96 << 10);
@@ -83,20 +92,20 @@ fn histories_come_to_runs_that_are_not_there() {
 struct Blind;
 
 impl Watcher for Blind {
-    fn event(&self, _: Event<'_>) {}
+    fn event(&self, _: TraceEvent<'_>) {}
 }
 
 /// As the suite's subject, but what a tree holds while a history is recorded is read from the
 /// medium past the tree: the suite's lookups would recover all of it after the first operation.
 struct Serving<K: TreeKey + ?Sized> {
-    small: Small<K>,
+    small: SmallSubject<K>,
     is_recorded: AtomicBool,
 }
 
 impl<K: TreeKey + ?Sized> Serving<K> {
     fn of(keys: Option<Keys<K>>) -> Serving<K> {
         Serving {
-            small: Small {
+            small: SmallSubject {
                 keys: keys.expect("keys of this kind"),
             },
             is_recorded: AtomicBool::new(false),
@@ -114,7 +123,7 @@ impl<K: TreeKey + ?Sized> Serving<K> {
 
 // ORDER: Relaxed throughout: one thread is at work.
 impl<K: TreeKey + ?Sized> Subject for Serving<K> {
-    type Op = Op;
+    type Op = SubjectOp;
     type Structure = Box<dyn Index<K>>;
     type Content = BTreeMap<K::Owned, u64>;
 
@@ -122,11 +131,11 @@ impl<K: TreeKey + ?Sized> Subject for Serving<K> {
         self.small.bytes()
     }
 
-    fn create(&self, stage: &Stage) -> std::result::Result<Self::Structure, String> {
+    fn create(&self, stage: &SubjectMedium) -> std::result::Result<Self::Structure, String> {
         self.small.create(stage)
     }
 
-    fn open(&self, stage: &Stage) -> std::result::Result<Option<Self::Structure>, String> {
+    fn open(&self, stage: &SubjectMedium) -> std::result::Result<Option<Self::Structure>, String> {
         self.small.open(stage)
     }
 
@@ -134,7 +143,11 @@ impl<K: TreeKey + ?Sized> Subject for Serving<K> {
         self.small.close(index)
     }
 
-    fn apply(&self, index: &Self::Structure, op: &Op) -> std::result::Result<Outcome, String> {
+    fn apply(
+        &self,
+        index: &Self::Structure,
+        op: &SubjectOp,
+    ) -> std::result::Result<OpOutcome, String> {
         self.small.apply(index, op)
     }
 
@@ -150,22 +163,22 @@ impl<K: TreeKey + ?Sized> Subject for Serving<K> {
         BTreeMap::new()
     }
 
-    fn expect(&self, content: &mut Self::Content, op: &Op) {
+    fn expect(&self, content: &mut Self::Content, op: &SubjectOp) {
         self.small.expect(content, op);
     }
 
-    fn name(&self, op: &Op) -> &'static str {
+    fn name(&self, op: &SubjectOp) -> &'static str {
         self.small.name(op)
     }
 
-    fn probes(&self) -> Vec<Op> {
+    fn probes(&self) -> Vec<SubjectOp> {
         self.small.probes()
     }
 }
 
 /// What the leaves of a tree hold below the lkeys of the next ones, and the logs besides.
 fn on_medium<K: TreeKey + ?Sized>(pool: &Pool) -> Option<BTreeMap<K::Owned, u64>> {
-    let root = pool.root::<Moving>().raw();
+    let root = pool.root::<RootState>().raw();
     let mut all = BTreeMap::new();
     let mut floors = BTreeMap::new();
     let mut leaf = Leaf::<8>::new(pool, root + SpTree::<K, 8>::FIRST_LEAF_AT)?;

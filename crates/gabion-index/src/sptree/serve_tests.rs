@@ -8,9 +8,9 @@ use gabion_media::pmem::{Pool, PoolOptions, Region};
 use super::item::key_of;
 use super::layout::PAIRS_AT;
 use super::leaf::{Leaf, slots};
-use super::readpath::Search;
+use super::readpath::NodeSearch;
 use super::steps::{Step, leave_out};
-use super::{Holds, Options, SpTree, Tending, TreeKey};
+use super::{Maintenance, Options, PairCheck, SpTree, TreeKey};
 use crate::suite::{self, SMALL, words};
 use crate::{Error, OrderedIndex, Result, Seed};
 
@@ -24,7 +24,7 @@ const ALL: Options = Options {
 
 /// Opens a tree without threads, so that nothing is recovered that nobody asks for.
 fn open<K: TreeKey + ?Sized>(pool: &Pool, options: Options) -> SpTree<K, 8> {
-    SpTree::find(pool, options, Tending::Writers, None).expect("a tree")
+    SpTree::find(pool, options, Maintenance::Writers, None).expect("a tree")
 }
 
 fn holds(key: &[u8], value: &[u8]) -> bool {
@@ -38,7 +38,7 @@ fn entries(pool: &Pool) -> u64 {
 }
 
 fn open_checked(pool: &Pool) -> Result<Strings> {
-    Strings::open_checked(pool, Tending::Writers, holds as Holds)
+    Strings::open_checked(pool, Maintenance::Writers, holds as PairCheck)
 }
 
 /// Runs that are not recovered.
@@ -67,7 +67,7 @@ fn key(number: u64) -> Vec<u8> {
 
 fn of_strings(keys: u64) -> Pool {
     let pool = suite::pool(64 << 20, Strings::pool_options());
-    let tree = Strings::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+    let tree = Strings::create_tended(&pool, SMALL, Maintenance::Writers).expect("a tree");
     for number in 0..keys {
         let key = key(mixed(number, keys));
         tree.put(&key, &key).expect("space");
@@ -249,14 +249,14 @@ fn damage_is_told_to_those_who_come_to_it() {
     let (victim, count) = {
         let tree: Words = open(&pool, ALL);
         tree.recover_all().expect("sound");
-        let seen = Search::new(&tree, &12_000).node();
+        let seen = NodeSearch::new(&tree, &12_000).node();
         (seen.expect("sound").node.leaf(), tree.leaves())
     };
     let mut right = [0; 8];
     pool.read(victim + 8, &mut right);
     for wrong in [3, u64::MAX, 0, victim] {
         pool.write(victim + 8, &wrong.to_le_bytes());
-        for tending in [Tending::Writers, Tending::Thread] {
+        for tending in [Maintenance::Writers, Maintenance::Thread] {
             let tree = Words::find(&pool, ALL, tending, None).expect("most of a tree");
             for _ in 0..3 {
                 assert!(is_damage(tree.get(12_000)));
@@ -275,7 +275,7 @@ fn damage_is_told_to_those_who_come_to_it() {
                 assert!(is_damage(tree.len()));
             }
             assert!(is_damage(tree.compact()));
-            if tending == Tending::Writers {
+            if tending == Maintenance::Writers {
                 pool.write(victim + 8, &right);
                 assert!(tree.get(12_000).expect("sound").is_some());
                 words::check(&tree, keys);
@@ -299,7 +299,7 @@ fn logs_are_kept_for_a_run_that_is_damaged() {
         let tree: Words = open(&pool, ALL);
         tree.recover_all().expect("sound");
         tree.update(12_000, 77).expect("sound");
-        let seen = Search::new(&tree, &12_000).node();
+        let seen = NodeSearch::new(&tree, &12_000).node();
         let seen = seen.expect("sound");
         assert!(seen.node.buffer().is_some(), "the logs have the update");
         seen.node.leaf()
@@ -333,7 +333,7 @@ fn a_checked_tree_tells_of_pairs_when_they_are_needed() {
     let tree = open_checked(&pool).expect("a tree");
     let all = raw(&tree);
     assert!(all > 8, "{all} runs");
-    let leaf = Search::new(&tree, &key(6000)[..]).node();
+    let leaf = NodeSearch::new(&tree, &key(6000)[..]).node();
     let leaf = leaf.expect("sound").node.leaf();
     assert_eq!(raw(&tree), all - 1);
     drop(tree);
@@ -380,7 +380,7 @@ fn late_readers_of_a_checked_tree_write_nothing() {
         ..Strings::pool_options()
     };
     let pool = Pool::create_in(&region, options()).expect("a pool in memory");
-    let tree = Strings::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+    let tree = Strings::create_tended(&pool, SMALL, Maintenance::Writers).expect("a tree");
     for number in 0..3000 {
         tree.put(&key(number), &key(number)).expect("space");
     }

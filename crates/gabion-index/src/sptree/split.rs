@@ -22,9 +22,9 @@ use std::borrow::Borrow;
 
 use super::item::{Bound, bound_between, key_of};
 use super::layout::{LEAF_ALIGN, leaf_bytes};
-use super::leaf::{Change, Start, Tagged, image};
-use super::mnode::{Born, Locked};
-use super::router::Hint;
+use super::leaf::{HeadChange, LeafInit, Tagged, image};
+use super::mnode::{LockedNode, NodeInit};
+use super::router::SearchStart;
 use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::{Error, Result};
@@ -32,7 +32,7 @@ use crate::{Error, Result};
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Splits the full leaf of a node.
     #[cold]
-    pub(super) fn split(&self, node: Locked<'_>) -> Result<()> {
+    pub(super) fn split(&self, node: LockedNode<'_>) -> Result<()> {
         if is_taken(Step::FlushBeforeSplit) {
             self.flush(&node)?;
         }
@@ -59,7 +59,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let moved: Vec<Tagged> = upper.iter().map(tagged).collect();
         let bound = Bound::new::<K>(&self.pool, mid.borrow())?;
         let bound_of_node = self.router.bound(mid.borrow())?;
-        let start = Start {
+        let start = LeafInit {
             next: leaf.next(),
             lkey: bound.word,
             hkey: leaf.hkey(),
@@ -73,7 +73,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             .pool
             .alloc_aligned(leaf_bytes(N), LEAF_ALIGN, K::LEAF_HINT)?;
         let at = space.offset::<u8>().raw();
-        let born = Born {
+        let born = NodeInit {
             leaf: at,
             lkey: bound_of_node.word,
             hkey: node.hkey(),
@@ -94,9 +94,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         // DURABLE: the new leaf, before the full one leads to it.
         self.medium.fence();
         leaf.change_head(&[
-            Change::Next(at),
-            Change::Hkey(bound.word),
-            Change::Bitmap(kept),
+            HeadChange::Next(at),
+            HeadChange::Hkey(bound.word),
+            HeadChange::Bitmap(kept),
         ]);
         space.commit::<u8>();
         bound.commit();
@@ -115,7 +115,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         node.set_count(lower.len());
         node.note_change();
         node.link(self.nodes.get(number).map(|new| (number, new)));
-        let hint = Hint {
+        let hint = SearchStart {
             node: number,
             leaf: at,
         };

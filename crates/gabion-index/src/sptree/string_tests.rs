@@ -7,14 +7,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use gabion_media::pmem::explore::{Explorer, Run};
-use gabion_media::pmem::trace::{self, Event, LINE, Watcher};
+use gabion_media::pmem::trace::{self, LINE, TraceEvent, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions, Region};
 
 use super::item::ItemRef;
 use super::layout::BACKUP_AT;
 use super::steps::{Step, leave_out};
-use super::{SpTree, TINY, Tending};
-use crate::suite::crash::{self, Small, histories, limits, longer_histories};
+use super::{Maintenance, SpTree, TINY};
+use crate::suite::crash::{self, SmallSubject, histories, limits, longer_histories};
 use crate::suite::{self, Keys, SMALL, STRING_COMMIT, interleaved, model};
 use crate::{Art, Error, OrderedIndex, Seed};
 
@@ -197,7 +197,7 @@ fn recovery_finds_what_the_backup_does_not_name() {
     ];
     for (rule, tending) in rules
         .into_iter()
-        .zip([Tending::Thread, Tending::Writers].repeat(2))
+        .zip([Maintenance::Thread, Maintenance::Writers].repeat(2))
     {
         forget(rule);
         // What the backup is told of has its blocks, too, and none is missing or lost.
@@ -293,7 +293,7 @@ fn a_full_tree_has_the_space_that_is_kept_back() {
         ..Strings::<8>::pool_options()
     };
     let pool = suite::pool(2 << 20, options);
-    let mut tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+    let mut tree = Strings::<8>::create_tended(&pool, SMALL, Maintenance::Writers).expect("a tree");
     let random = Seed::new(5);
     let mut twin = Twin::new();
     let fill = |tree: &Strings<8>, twin: &mut Twin, round: u64| {
@@ -348,7 +348,7 @@ fn a_copy_waits_for_readers_of_the_last_one() {
         ..Strings::<8>::pool_options()
     };
     let pool = suite::pool(2 << 20, options);
-    let tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+    let tree = Strings::<8>::create_tended(&pool, SMALL, Maintenance::Writers).expect("a tree");
     let copy = || tree.put_copy(b"", &[7; 1000]).expect("what is kept back");
     for _ in 0..20 {
         copy();
@@ -381,7 +381,7 @@ fn holds(key: &[u8], value: &[u8]) -> bool {
 #[test]
 fn a_checked_tree_tells_what_an_unchecked_one_may_not() {
     let pool = suite::pool(4 << 20, Strings::<8>::pool_options());
-    let tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+    let tree = Strings::<8>::create_tended(&pool, SMALL, Maintenance::Writers).expect("a tree");
     let keys: Vec<Vec<u8>> = (0..100)
         .map(|number| {
             [
@@ -399,7 +399,7 @@ fn a_checked_tree_tells_what_an_unchecked_one_may_not() {
     check(&tree, keys.len());
     let root = tree.root;
     drop(tree);
-    let open = || Strings::<8>::open_checked(&pool, Tending::Writers, holds);
+    let open = || Strings::<8>::open_checked(&pool, Maintenance::Writers, holds);
     let all = |tree: &Strings<8>| {
         let mut found = Vec::new();
         tree.keys_from(b"", usize::MAX, &mut found).expect("sound");
@@ -449,8 +449,8 @@ struct Loads {
 
 // ORDER: Relaxed throughout: one thread is at work.
 impl Watcher for Loads {
-    fn event(&self, event: Event<'_>) {
-        if let trace::Step::Load { offset, .. } = event.step
+    fn event(&self, event: TraceEvent<'_>) {
+        if let trace::TraceStep::Load { offset, .. } = event.step
             && offset / LINE == self.at.load(Ordering::Relaxed) / LINE
         {
             self.count.fetch_add(1, Ordering::Relaxed);
@@ -478,7 +478,7 @@ fn a_backup_that_is_whole_is_checked_once() {
             ..Strings::<8>::pool_options()
         };
         let pool = Pool::create_in(&region, options).expect("a pool in memory");
-        let tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+        let tree = Strings::<8>::create_tended(&pool, SMALL, Maintenance::Writers).expect("a tree");
         for number in 0..1000 {
             tree.put(&key(number), b"value").expect("space");
         }
@@ -499,7 +499,7 @@ fn a_backup_that_is_whole_is_checked_once() {
         count
     };
     let plain = count(&|pool| Strings::open(pool));
-    let checked = count(&|pool| Strings::open_checked(pool, Tending::Writers, |_, _| true));
+    let checked = count(&|pool| Strings::open_checked(pool, Maintenance::Writers, |_, _| true));
     assert!(
         plain > 0 && checked == plain,
         "{checked} loads, and {plain}"
@@ -632,7 +632,7 @@ fn every_flush_and_fence_is_missed_in_families() {
 #[test]
 fn every_step_is_missed() {
     for step in [Step::Hkey, Step::Next, Step::Forget, Step::Mend] {
-        let subject = Small { keys: families() };
+        let subject = SmallSubject { keys: families() };
         let mut explorer = Explorer::new(&subject, limits());
         let is_missed =
             histories()

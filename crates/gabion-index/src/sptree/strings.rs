@@ -7,10 +7,10 @@ use gabion_media::pmem::Pool;
 
 use super::item::{ItemRef, Room};
 use super::layout::{ITEM_BYTES, ITEM_HINT, leaf_bytes};
-use super::scan::{Limit, Taking, Way};
+use super::scan::{ScanDirection, ScanLimit, ScanOutput};
 use super::writepath::Value;
-use super::{Holds, Options, SpTree, Tending};
-use crate::index::{Checked, Index, OrderedIndex, Plan, visit_by_scans};
+use super::{Maintenance, Options, PairCheck, SpTree};
+use crate::index::{CheckSummary, CreateHints, Index, OrderedIndex, visit_by_scans};
 use crate::lock::Backoff;
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ impl<const N: usize> SpTree<[u8], N> {
     ///
     /// # Errors
     /// As there.
-    pub fn create_tended(pool: &Pool, plan: Plan, tending: Tending) -> Result<Self> {
+    pub fn create_tended(pool: &Pool, plan: CreateHints, tending: Maintenance) -> Result<Self> {
         Self::make(pool, plan, Options::default(), tending)
     }
 
@@ -39,7 +39,7 @@ impl<const N: usize> SpTree<[u8], N> {
     ///
     /// # Errors
     /// As [`SpTree::open`]; damage.
-    pub fn open_checked(pool: &Pool, tending: Tending, holds: Holds) -> Result<Self> {
+    pub fn open_checked(pool: &Pool, tending: Maintenance, holds: PairCheck) -> Result<Self> {
         Self::find(pool, Options::default(), tending, Some(holds))
     }
 
@@ -175,10 +175,10 @@ impl<const N: usize> SpTree<[u8], N> {
     pub fn pairs_from(
         &self,
         from: &[u8],
-        limit: impl Into<Limit>,
+        limit: impl Into<ScanLimit>,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Result<bool> {
-        self.pairs(from, Way::Up, limit.into(), found)
+        self.pairs(from, ScanDirection::Up, limit.into(), found)
     }
 
     /// As [`SpTree::pairs_from`], of pairs whose keys are below `before`, the greatest one first.
@@ -188,10 +188,10 @@ impl<const N: usize> SpTree<[u8], N> {
     pub fn pairs_before(
         &self,
         before: &[u8],
-        limit: impl Into<Limit>,
+        limit: impl Into<ScanLimit>,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Result<bool> {
-        self.pairs(before, Way::Down, limit.into(), found)
+        self.pairs(before, ScanDirection::Down, limit.into(), found)
     }
 
     /// Appends up to `limit` keys from `from` on, in their order, to `found`.
@@ -200,15 +200,18 @@ impl<const N: usize> SpTree<[u8], N> {
     /// Damage on the medium.
     pub fn keys_from(&self, from: &[u8], limit: usize, found: &mut Vec<Vec<u8>>) -> Result<()> {
         let make = |[_, at]: [u64; 2]| Ok((ItemRef::new(&self.medium, at)?.key(), 0));
-        self.scan_with(from, Taking::new(Way::Up, limit.into(), found, make))?;
+        self.scan_with(
+            from,
+            ScanOutput::new(ScanDirection::Up, limit.into(), found, make),
+        )?;
         Ok(())
     }
 
     fn pairs(
         &self,
         key: &[u8],
-        way: Way,
-        limit: Limit,
+        way: ScanDirection,
+        limit: ScanLimit,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Result<bool> {
         let make = |[_, at]: [u64; 2]| {
@@ -217,7 +220,7 @@ impl<const N: usize> SpTree<[u8], N> {
             let bytes = key.len() + value.len();
             Ok(((key, value), bytes))
         };
-        self.scan_with(key, Taking::new(way, limit, found, make))
+        self.scan_with(key, ScanOutput::new(way, limit, found, make))
     }
 
     /// The value of an item that was found, as a word.
@@ -263,7 +266,7 @@ impl<const N: usize> Index<[u8]> for SpTree<[u8], N> {
         SpTree::compact(self)
     }
 
-    fn check(&self) -> Result<Checked> {
+    fn check(&self) -> Result<CheckSummary> {
         SpTree::check(self)
     }
 
@@ -282,7 +285,10 @@ impl<const N: usize> OrderedIndex<[u8]> for SpTree<[u8], N> {
             let item = ItemRef::new(&self.medium, at)?;
             Ok(((item.key(), item.word()?), 0))
         };
-        self.scan_with(from, Taking::new(Way::Up, limit.into(), found, make))?;
+        self.scan_with(
+            from,
+            ScanOutput::new(ScanDirection::Up, limit.into(), found, make),
+        )?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::layout::{BACKUP_AT, Head, PAIRS_AT, leaf_bytes};
-use super::router::Hint;
+use super::router::SearchStart;
 use super::{BUFFERED, REGISTERED, SpTree, TINY, TINY_BUFFERED};
 use crate::suite::{self, SMALL, essay, while_flipped, words};
 use crate::{Error, FastFair, OrderedIndex};
@@ -135,7 +135,7 @@ fn a_router_that_leads_nowhere_keeps_nobody_for_ever() {
     for number in 0..100 {
         tree.insert(number, number).expect("space");
     }
-    let unused = Hint {
+    let unused = SearchStart {
         node: tree.leaves() + 1,
         leaf: 0,
     };

@@ -11,10 +11,10 @@ use super::bloom::{Words, tag_of};
 use super::item::{ItemRef, bound_key, compare, key_of};
 use super::layout::leaf_bytes;
 use super::leaf::{Leaf, slots};
-use super::runs::{Checking, Run};
-use super::{Holds, SpTree, TreeKey};
-use crate::parts::by_threads;
-use crate::stored::{Parts, word_of};
+use super::parallel_recovery::{LeafRun, OpenCheck};
+use super::{PairCheck, SpTree, TreeKey};
+use crate::parallel::by_threads;
+use crate::stored_key::{KeyParts, word_of};
 use crate::{Error, Result};
 
 /// Leaves that are worth a thread.
@@ -24,7 +24,7 @@ const LEAVES_PER_THREAD: usize = 1024;
 const AHEAD: usize = 2;
 
 /// The next leaf of a leaf: its offset, its lkey as it stands there, and the key that this is.
-pub(super) struct Next<K: TreeKey + ?Sized> {
+pub(super) struct NextLeaf<K: TreeKey + ?Sized> {
     pub(super) at: u64,
     pub(super) bound: u64,
     pub(super) lkey: K::Owned,
@@ -33,13 +33,13 @@ pub(super) struct Next<K: TreeKey + ?Sized> {
 /// How the head of a leaf should be that a crash left otherwise: its hkey is the next leaf's lkey,
 /// and what is not below that has no bit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mend {
+pub(super) struct HeadRepair {
     pub(super) hkey: u64,
     pub(super) bitmap: u64,
 }
 
 /// A leaf of a run.
-pub(super) struct Part<K: TreeKey + ?Sized> {
+pub(super) struct RunLeaf<K: TreeKey + ?Sized> {
     pub(super) at: u64,
     pub(super) lkey: K::Owned,
     /// Entries, those that are to go not counted.
@@ -47,7 +47,7 @@ pub(super) struct Part<K: TreeKey + ?Sized> {
     /// The last change that the leaf has.
     pub(super) merged: u64,
     pub(super) filter: Words,
-    pub(super) mend: Option<Mend>,
+    pub(super) mend: Option<HeadRepair>,
     /// Whether the backup names it.
     pub(super) is_named: bool,
 }
@@ -67,7 +67,7 @@ pub(super) fn damaged(offset: u64) -> Error {
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// The leaves of a run, all of which is in order.
-    pub(super) fn walk(&self, run: &Run<K>) -> Result<Vec<Part<K>>> {
+    pub(super) fn walk(&self, run: &LeafRun<K>) -> Result<Vec<RunLeaf<K>>> {
         let mut ahead = run.starts.iter().skip(AHEAD);
         let mut starts = run.starts.iter().peekable();
         let first = starts.peek().ok_or_else(|| damaged(self.root))?;
@@ -108,10 +108,10 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     fn part(
         &self,
         leaf: Leaf<'_, N>,
-        next: Option<&Next<K>>,
+        next: Option<&NextLeaf<K>>,
         lkey: K::Owned,
         is_named: bool,
-    ) -> Result<Part<K>> {
+    ) -> Result<RunLeaf<K>> {
         let mend = self.mend_of(leaf, next)?;
         let kept = mend.map_or(leaf.bitmap(), |mend| mend.bitmap);
         if let Some(holds) = self.recovery.holds() {
@@ -123,7 +123,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let key: &K = key.borrow();
             hashes.push(key.seeded_hash(&self.seed));
         }
-        Ok(Part {
+        Ok(RunLeaf {
             at: leaf.at,
             lkey,
             count: hashes.len(),
@@ -135,7 +135,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// A leaf and the next one.
-    pub(super) fn leaf_and_next(&self, at: u64) -> Result<(Leaf<'_, N>, Option<Next<K>>)> {
+    pub(super) fn leaf_and_next(&self, at: u64) -> Result<(Leaf<'_, N>, Option<NextLeaf<K>>)> {
         let leaf = self.leaf(at)?;
         let at = leaf.next();
         if at == 0 {
@@ -143,28 +143,28 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         }
         let bound = self.leaf(at)?.lkey();
         let lkey = bound_key::<K>(&self.medium, bound)?;
-        Ok((leaf, Some(Next { at, bound, lkey })))
+        Ok((leaf, Some(NextLeaf { at, bound, lkey })))
     }
 
     /// What is to be mended in a leaf, if there is anything.
     pub(super) fn mend_of(
         &self,
         leaf: Leaf<'_, N>,
-        next: Option<&Next<K>>,
-    ) -> Result<Option<Mend>> {
+        next: Option<&NextLeaf<K>>,
+    ) -> Result<Option<HeadRepair>> {
         let hkey = next.map_or(u64::MAX, |next| next.bound);
         let bitmap = self.kept(leaf, next)?;
         let is_sound = leaf.hkey() == hkey && leaf.bitmap() == bitmap;
-        Ok((!is_sound).then_some(Mend { hkey, bitmap }))
+        Ok((!is_sound).then_some(HeadRepair { hkey, bitmap }))
     }
 
     /// The slots of a leaf whose keys are below its end, as bits.
-    fn kept(&self, leaf: Leaf<'_, N>, next: Option<&Next<K>>) -> Result<u64> {
+    fn kept(&self, leaf: Leaf<'_, N>, next: Option<&NextLeaf<K>>) -> Result<u64> {
         let Some(next) = next else {
             return Ok(leaf.bitmap());
         };
         let end: &K = next.lkey.borrow();
-        let end = Parts::of(end);
+        let end = KeyParts::of(end);
         let mut kept = 0;
         for (slot, key, value) in leaf.entries() {
             let order = compare::<K>(&self.medium, [key, value], &end)?;
@@ -175,7 +175,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Checks the pairs in some slots of a leaf of strings: what the leaf has of each, and what
     /// `holds` says of it.
-    fn check_pairs(&self, leaf: Leaf<'_, N>, kept: u64, holds: Holds) -> Result<()> {
+    fn check_pairs(&self, leaf: Leaf<'_, N>, kept: u64, holds: PairCheck) -> Result<()> {
         for slot in slots(kept) {
             let [word, at] = leaf.pair(slot);
             let item = ItemRef::new(&self.medium, at)?;
@@ -196,8 +196,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         &self,
         starts: &[(K::Owned, u64)],
         backup_blocks: u64,
-        holds: Holds,
-    ) -> Result<Checking> {
+        holds: PairCheck,
+    ) -> Result<OpenCheck> {
         let threads = (starts.len() / LEAVES_PER_THREAD + 1).min(self.processors());
         let share = starts.len().div_ceil(threads);
         let ends = starts.iter().skip(share).step_by(share);
@@ -208,7 +208,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let pairs: u64 = heads.iter().map(|heads| heads.pairs).sum();
         let are_linked = heads.iter().all(|heads| heads.are_linked);
         let needed = Self::blocks(backup_blocks, leaves, pairs);
-        Ok(Checking {
+        Ok(OpenCheck {
             holds,
             leaves,
             is_sound: are_linked && needed == self.blocks_in_use(),

@@ -19,12 +19,12 @@ use super::buffer::{Buffer, buffered_max};
 use super::item::{self, LEAST, Room};
 use super::layout::ITEM_HINT;
 use super::leaf::{Leaf, Tagged};
-use super::log::Logged;
-use super::mnode::Locked;
-use super::readpath::Search;
+use super::log::LoggedChange;
+use super::mnode::LockedNode;
+use super::readpath::NodeSearch;
 use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
-use crate::stored::Parts;
+use crate::stored_key::KeyParts;
 use crate::{Error, Result};
 
 /// Where a node has a key: at a place of its buffer, and then nobody has looked for it in the leaf,
@@ -86,7 +86,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let new = New { key, value, tag };
         let _within = self.pool.write_guard();
         self.tend()?;
-        let mut search = Search::new(self, key);
+        let mut search = NodeSearch::new(self, key);
         loop {
             let node = search.lock()?;
             let leaf = self.leaf(node.leaf())?;
@@ -112,7 +112,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Whether a leaf has no slot for a new pair. The last one of the first leaf is kept for a pair
     /// whose item lies in what the pool keeps back, so that this one never waits for a split.
     #[inline]
-    fn is_full(&self, node: &Locked<'_>, value: Value<'_>) -> bool {
+    fn is_full(&self, node: &LockedNode<'_>, value: Value<'_>) -> bool {
         let is_kept = matches!(value, Value::Bytes(_, Room::Kept));
         let keeps_one = || self.keeps_slot && node.lkey() == LEAST && !is_kept;
         match N - node.count().min(N) {
@@ -168,8 +168,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// The node of a key, locked; none if its filter knows that the key is not there.
     #[inline]
-    fn lock_if_held(&self, key: &K, hash: u64) -> Result<Option<Locked<'_>>> {
-        let mut search = Search::new(self, key);
+    fn lock_if_held(&self, key: &K, hash: u64) -> Result<Option<LockedNode<'_>>> {
+        let mut search = NodeSearch::new(self, key);
         loop {
             let seen = search.node()?;
             if !seen.node.bloom.may_hold(hash) {
@@ -185,7 +185,13 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     #[inline]
-    fn find_in(&self, node: &Locked<'_>, leaf: &Leaf<'_, N>, key: &K, tag: u8) -> Result<Found> {
+    fn find_in(
+        &self,
+        node: &LockedNode<'_>,
+        leaf: &Leaf<'_, N>,
+        key: &K,
+        tag: u8,
+    ) -> Result<Found> {
         let buffer = self.buffer_of(node);
         if let Some((place, value)) = buffer.and_then(|buffer| buffer.find(key.word(), tag)) {
             return Ok(Found {
@@ -206,7 +212,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     #[inline]
     fn store(
         &self,
-        node: &Locked<'_>,
+        node: &LockedNode<'_>,
         leaf: &Leaf<'_, N>,
         new: &New<'_, K>,
         found: Found,
@@ -252,7 +258,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let at = item.offset::<u8>().raw();
         let Some(slot) = slot else {
             leaf.put(&[Tagged {
-                key: Parts::of(new.key).word,
+                key: KeyParts::of(new.key).word,
                 value: at,
                 tag: new.tag,
             }]);
@@ -271,7 +277,13 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Takes an entry away that is there.
     #[inline]
-    fn take_out(&self, node: &Locked<'_>, leaf: &Leaf<'_, N>, key: &K, found: Found) -> Result<()> {
+    fn take_out(
+        &self,
+        node: &LockedNode<'_>,
+        leaf: &Leaf<'_, N>,
+        key: &K,
+        found: Found,
+    ) -> Result<()> {
         let mut slot = found.slot;
         if let (Some(buffer), Some(place)) = (self.buffer_of(node), found.place) {
             if !is_taken(Step::DeleteRecord) || self.log(node, key.word(), None) {
@@ -302,9 +314,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Writes the next change of a node to the logs, durably; false if there is no room for it.
     #[inline]
-    fn log(&self, node: &Locked<'_>, key: u64, value: Option<u64>) -> bool {
+    fn log(&self, node: &LockedNode<'_>, key: u64, value: Option<u64>) -> bool {
         let number = node.last() + 1;
-        let is_logged = self.logs.append(Logged { key, number, value });
+        let is_logged = self.logs.append(LoggedChange { key, number, value });
         if is_logged {
             node.set_last(number);
         }

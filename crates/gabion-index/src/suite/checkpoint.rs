@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gabion_media::Error as MediaError;
-use gabion_media::pmem::{Class, Pool, PoolOptions};
+use gabion_media::pmem::{Pool, PoolClass, PoolOptions};
 
 use super::crash::from_env;
 use super::{Keys, check};
-use crate::index::Plan;
+use crate::index::CreateHints;
 use crate::lock::Backoff;
 use crate::{Error, Index, Item};
 
@@ -126,11 +126,11 @@ pub(crate) fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
     let checkpoint = dir.path().join("checkpoint");
     let pool = Pool::create(&dir.path().join("pool"), pool_options(keys, &checkpoint));
     let pool = pool.expect("space");
-    if pool.class() != Class::PowerBySync {
+    if pool.class() != PoolClass::PowerBySync {
         // The directory is on persistent memory.
         return;
     }
-    let plan = Plan {
+    let plan = CreateHints {
         capacity: 8,
         seed: Some(7),
     };

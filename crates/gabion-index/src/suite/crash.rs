@@ -12,18 +12,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gabion_media::pmem::explore::{
-    self, Act, Explorer, Limits, Mutant, MutantReport, Outcome, Report, Run, Stage, Subject,
+    self, ExploreLimits, Explorer, HistoryStep, Mutant, MutantReport, OpOutcome, Report, Run,
+    Subject, SubjectMedium,
 };
 use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
 
 use super::{Keys, check, find_by_scan};
-use crate::index::{OrderedIndex, Plan};
+use crate::index::{CreateHints, OrderedIndex};
 use crate::{Error, Index, Item, Seed};
 
 /// An operation with the number of a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Op {
+pub(crate) enum SubjectOp {
     Insert(u64, u64),
     Update(u64, u64),
     Remove(u64),
@@ -42,12 +43,12 @@ const PROBES: usize = 4;
 const LOOKED_UP: u64 = 64;
 
 /// What the explorer is given.
-pub(crate) struct Small<K: Item + ?Sized> {
+pub(crate) struct SmallSubject<K: Item + ?Sized> {
     pub(crate) keys: Keys<K>,
 }
 
-impl<K: Item + ?Sized> Small<K> {
-    fn options(&self, stage: &Stage) -> PoolOptions {
+impl<K: Item + ?Sized> SmallSubject<K> {
+    fn options(&self, stage: &SubjectMedium) -> PoolOptions {
         PoolOptions {
             heaps: 1,
             chunk_bytes: 4096,
@@ -57,7 +58,7 @@ impl<K: Item + ?Sized> Small<K> {
     }
 
     /// The pool on a medium; none if a crash interrupted its creation.
-    fn pool(&self, stage: &Stage) -> Result<Option<Pool>, String> {
+    fn pool(&self, stage: &SubjectMedium) -> Result<Option<Pool>, String> {
         match Pool::open_in(stage.region(), self.options(stage)) {
             Ok(pool) => Ok(Some(pool)),
             Err(MediaError::Pool {
@@ -69,19 +70,19 @@ impl<K: Item + ?Sized> Small<K> {
     }
 
     /// Runs an operation, and returns the value that the key had before.
-    pub(crate) fn run(&self, index: &dyn Index<K>, op: &Op) -> crate::Result<Option<u64>> {
+    pub(crate) fn run(&self, index: &dyn Index<K>, op: &SubjectOp) -> crate::Result<Option<u64>> {
         let key = |number| (self.keys.key)(number);
         match *op {
-            Op::Insert(k, v) => index.insert(key(k).borrow(), v),
-            Op::Update(k, v) => index.update(key(k).borrow(), v),
-            Op::Remove(k) => index.remove(key(k).borrow()),
-            Op::Get(k) => index.get(key(k).borrow()),
-            Op::Scan(k) => match index.ordered() {
+            SubjectOp::Insert(k, v) => index.insert(key(k).borrow(), v),
+            SubjectOp::Update(k, v) => index.update(key(k).borrow(), v),
+            SubjectOp::Remove(k) => index.remove(key(k).borrow()),
+            SubjectOp::Get(k) => index.get(key(k).borrow()),
+            SubjectOp::Scan(k) => match index.ordered() {
                 Some(ordered) => find_by_scan(ordered, key(k).borrow()),
                 None => index.get(key(k).borrow()),
             },
-            Op::Compact => index.compact().map(|()| None),
-            Op::Collect => {
+            SubjectOp::Compact => index.compact().map(|()| None),
+            SubjectOp::Collect => {
                 index.pool().collect();
                 Ok(None)
             }
@@ -89,7 +90,7 @@ impl<K: Item + ?Sized> Small<K> {
     }
 }
 
-impl<K: Item + ?Sized> Small<K> {
+impl<K: Item + ?Sized> SmallSubject<K> {
     /// Scans from some keys, there or not, and compares with the content.
     fn scan_all(
         &self,
@@ -110,8 +111,8 @@ impl<K: Item + ?Sized> Small<K> {
     }
 }
 
-impl<K: Item + ?Sized> Subject for Small<K> {
-    type Op = Op;
+impl<K: Item + ?Sized> Subject for SmallSubject<K> {
+    type Op = SubjectOp;
     type Structure = Box<dyn Index<K>>;
     type Content = BTreeMap<K::Owned, u64>;
 
@@ -119,20 +120,20 @@ impl<K: Item + ?Sized> Subject for Small<K> {
         96 << 10
     }
 
-    fn create(&self, stage: &Stage) -> Result<Self::Structure, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Self::Structure, String> {
         let pool = match self.pool(stage)? {
             Some(pool) => pool,
             None => Pool::create_in(stage.region(), self.options(stage))
                 .map_err(|error| error.to_string())?,
         };
-        let plan = Plan {
+        let plan = CreateHints {
             capacity: 8,
             seed: Some(7),
         };
         (self.keys.makers.create)(&pool, plan).map_err(|error| error.to_string())
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Self::Structure>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Self::Structure>, String> {
         let Some(pool) = self.pool(stage)? else {
             return Ok(None);
         };
@@ -149,10 +150,10 @@ impl<K: Item + ?Sized> Subject for Small<K> {
         pool.close().map_err(|error| error.to_string())
     }
 
-    fn apply(&self, index: &Self::Structure, op: &Op) -> Result<Outcome, String> {
+    fn apply(&self, index: &Self::Structure, op: &SubjectOp) -> Result<OpOutcome, String> {
         match self.run(&**index, op) {
-            Ok(_) => Ok(Outcome::Done),
-            Err(error) if error.is_no_space() => Ok(Outcome::Refused),
+            Ok(_) => Ok(OpOutcome::Done),
+            Err(error) if error.is_no_space() => Ok(OpOutcome::Refused),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -196,64 +197,68 @@ impl<K: Item + ?Sized> Subject for Small<K> {
         BTreeMap::new()
     }
 
-    fn expect(&self, content: &mut Self::Content, op: &Op) {
+    fn expect(&self, content: &mut Self::Content, op: &SubjectOp) {
         let key = |number| (self.keys.key)(number);
         match *op {
-            Op::Insert(k, v) => {
+            SubjectOp::Insert(k, v) => {
                 content.insert(key(k), v);
             }
-            Op::Update(k, v) => {
+            SubjectOp::Update(k, v) => {
                 if let Some(value) = content.get_mut::<K>(key(k).borrow()) {
                     *value = v;
                 }
             }
-            Op::Remove(k) => {
+            SubjectOp::Remove(k) => {
                 content.remove::<K>(key(k).borrow());
             }
-            Op::Get(_) | Op::Scan(_) | Op::Compact | Op::Collect => {}
+            SubjectOp::Get(_) | SubjectOp::Scan(_) | SubjectOp::Compact | SubjectOp::Collect => {}
         }
     }
 
-    fn name(&self, op: &Op) -> &'static str {
+    fn name(&self, op: &SubjectOp) -> &'static str {
         match op {
-            Op::Insert(..) => "insert",
-            Op::Update(..) => "update",
-            Op::Remove(_) => "remove",
-            Op::Get(_) => "get",
-            Op::Scan(_) => "scan",
-            Op::Compact => "compact",
-            Op::Collect => "collect",
+            SubjectOp::Insert(..) => "insert",
+            SubjectOp::Update(..) => "update",
+            SubjectOp::Remove(_) => "remove",
+            SubjectOp::Get(_) => "get",
+            SubjectOp::Scan(_) => "scan",
+            SubjectOp::Compact => "compact",
+            SubjectOp::Collect => "collect",
         }
     }
 
-    fn probes(&self) -> Vec<Op> {
+    fn probes(&self) -> Vec<SubjectOp> {
         vec![
-            Op::Insert(900, 1),
-            Op::Update(900, 2),
-            Op::Remove(1),
-            Op::Insert(1, 3),
+            SubjectOp::Insert(900, 1),
+            SubjectOp::Update(900, 2),
+            SubjectOp::Remove(1),
+            SubjectOp::Insert(1, 3),
         ]
     }
 }
 
 /// A history: its name, its preparation, and what is explored.
-pub(crate) type History = (&'static str, Vec<Op>, Vec<Act<Op>>);
+pub(crate) type History = (&'static str, Vec<SubjectOp>, Vec<HistoryStep<SubjectOp>>);
 
 /// The histories of every index.
 pub(crate) fn histories() -> Vec<History> {
-    let inserts = |range: std::ops::Range<u64>| range.map(|k| Op::Insert(k, 100 + k));
-    let acts = |ops: Vec<Op>| ops.into_iter().map(Act::Op).collect::<Vec<_>>();
+    let inserts = |range: std::ops::Range<u64>| range.map(|k| SubjectOp::Insert(k, 100 + k));
+    let acts = |ops: Vec<SubjectOp>| ops.into_iter().map(HistoryStep::Op).collect::<Vec<_>>();
     let mut life = acts(vec![
-        Op::Insert(4, 1),
-        Op::Update(4, 2),
-        Op::Insert(1, 3),
-        Op::Remove(2),
-        Op::Insert(5, 4),
-        Op::Remove(4),
-        Op::Insert(4, 5),
+        SubjectOp::Insert(4, 1),
+        SubjectOp::Update(4, 2),
+        SubjectOp::Insert(1, 3),
+        SubjectOp::Remove(2),
+        SubjectOp::Insert(5, 4),
+        SubjectOp::Remove(4),
+        SubjectOp::Insert(4, 5),
     ]);
-    life.push(Act::Reopen);
-    life.extend(acts(vec![Op::Update(4, 6), Op::Remove(1), Op::Compact]));
+    life.push(HistoryStep::Reopen);
+    life.extend(acts(vec![
+        SubjectOp::Update(4, 6),
+        SubjectOp::Remove(1),
+        SubjectOp::Compact,
+    ]));
     vec![
         ("creation", vec![], acts(inserts(0..2).collect())),
         ("life", inserts(0..4).collect(), life),
@@ -272,14 +277,28 @@ pub(crate) fn histories() -> Vec<History> {
             inserts(0..40)
                 .collect::<Vec<_>>()
                 .into_iter()
-                .chain((0..30).map(Op::Remove))
+                .chain((0..30).map(SubjectOp::Remove))
                 .collect(),
-            acts((30..38).map(Op::Remove).chain([Op::Compact]).collect()),
+            acts(
+                (30..38)
+                    .map(SubjectOp::Remove)
+                    .chain([SubjectOp::Compact])
+                    .collect(),
+            ),
         ),
         (
             "garbage",
-            inserts(0..60).chain((0..25).map(Op::Remove)).collect(),
-            acts([Op::Compact, Op::Insert(70, 1), Op::Remove(40)].to_vec()),
+            inserts(0..60)
+                .chain((0..25).map(SubjectOp::Remove))
+                .collect(),
+            acts(
+                [
+                    SubjectOp::Compact,
+                    SubjectOp::Insert(70, 1),
+                    SubjectOp::Remove(40),
+                ]
+                .to_vec(),
+            ),
         ),
     ]
 }
@@ -289,9 +308,9 @@ pub(crate) fn histories() -> Vec<History> {
 /// are used again, so that what was not written holds what was there before. In the third, each
 /// entry that comes takes the place of its neighbour, which goes.
 pub(crate) fn longer_histories() -> Vec<History> {
-    let inserts = |range: std::ops::Range<u64>| range.map(|k| Op::Insert(k, 100 + k));
-    let removes = |range: std::ops::Range<u64>| range.map(Op::Remove);
-    let collect = [Op::Compact, Op::Collect];
+    let inserts = |range: std::ops::Range<u64>| range.map(|k| SubjectOp::Insert(k, 100 + k));
+    let removes = |range: std::ops::Range<u64>| range.map(SubjectOp::Remove);
+    let collect = [SubjectOp::Compact, SubjectOp::Collect];
     let reuse = inserts(0..52)
         .chain(collect)
         .chain(removes(0..26))
@@ -300,37 +319,44 @@ pub(crate) fn longer_histories() -> Vec<History> {
         (
             "crowding",
             inserts(0..12).collect(),
-            inserts(12..72).map(Act::Op).collect(),
+            inserts(12..72).map(HistoryStep::Op).collect(),
         ),
         (
             "reuse",
             reuse.collect(),
-            inserts(100..128).map(Act::Op).collect(),
+            inserts(100..128).map(HistoryStep::Op).collect(),
         ),
         (
             "turnover",
-            (0..24).map(|k| Op::Insert(2 * k, 1)).collect(),
+            (0..24).map(|k| SubjectOp::Insert(2 * k, 1)).collect(),
             (0..20)
-                .flat_map(|k| [Op::Insert(2 * k + 1, 2), Op::Remove(2 * k + 2)])
-                .map(Act::Op)
+                .flat_map(|k| {
+                    [
+                        SubjectOp::Insert(2 * k + 1, 2),
+                        SubjectOp::Remove(2 * k + 2),
+                    ]
+                })
+                .map(HistoryStep::Op)
                 .collect(),
         ),
     ]
 }
 
 /// Histories of random operations, of which `seed` makes one.
-fn random_history(seed: u64) -> (Vec<Op>, Vec<Act<Op>>) {
+fn random_history(seed: u64) -> (Vec<SubjectOp>, Vec<HistoryStep<SubjectOp>>) {
     let mut random = (0..).map(|number| Seed::new(seed).hash_u64(number));
     let mut below = move |limit: u64| random.next().map_or(0, |number| number % limit);
     let keys = 4 + below(60);
     let mut op = |value: u64| match below(16) {
-        0..=7 => Op::Insert(below(keys), value),
-        8..=9 => Op::Update(below(keys), value),
-        10..=14 => Op::Remove(below(keys)),
-        _ => Op::Compact,
+        0..=7 => SubjectOp::Insert(below(keys), value),
+        8..=9 => SubjectOp::Update(below(keys), value),
+        10..=14 => SubjectOp::Remove(below(keys)),
+        _ => SubjectOp::Compact,
     };
     let setup = (0..keys * 3 / 2).map(&mut op).collect();
-    let acts = (1000..1008).map(|value| Act::Op(op(value))).collect();
+    let acts = (1000..1008)
+        .map(|value| HistoryStep::Op(op(value)))
+        .collect();
     (setup, acts)
 }
 
@@ -372,21 +398,25 @@ fn telling(name: &str) -> Vec<History> {
         return vec![updates_of(14), updates_of(20), movement()];
     }
     if name.starts_with("cceh-cow-8") {
-        let inserts = |keys: std::ops::Range<u64>| keys.map(|key| Op::Insert(key, 100 + key));
-        let acts = inserts(56..132).map(Act::Op).collect();
+        let inserts =
+            |keys: std::ops::Range<u64>| keys.map(|key| SubjectOp::Insert(key, 100 + key));
+        let acts = inserts(56..132).map(HistoryStep::Op).collect();
         return vec![("more crowding", inserts(0..56).collect(), acts)];
     }
     if !name.starts_with("sptree") {
         return Vec::new();
     }
-    let emptiness = vec![Act::Reopen, Act::Op(Op::Insert(0, 100))];
+    let emptiness = vec![
+        HistoryStep::Reopen,
+        HistoryStep::Op(SubjectOp::Insert(0, 100)),
+    ];
     let updates = [63, 1, 1, 1].into_iter().zip(1..);
-    let updates = updates.map(|(key, value)| Act::Op(Op::Update(key, value)));
+    let updates = updates.map(|(key, value)| HistoryStep::Op(SubjectOp::Update(key, value)));
     vec![
         ("emptiness", vec![], emptiness),
         (
             "sizes",
-            vec![Op::Insert(63, 0), Op::Insert(1, 0)],
+            vec![SubjectOp::Insert(63, 0), SubjectOp::Insert(1, 0)],
             updates.collect(),
         ),
     ]
@@ -395,56 +425,72 @@ fn telling(name: &str) -> Vec<History> {
 /// A history of updates in buckets that are full and in others, of values that no store replaces.
 /// Then entries come and go where a record may still name one.
 fn updates_of(keys: u64) -> History {
-    let updates = (0..keys).map(|key| Op::Update(key, 200 + key));
+    let updates = (0..keys).map(|key| SubjectOp::Update(key, 200 + key));
     let others = [
-        Op::Remove(keys - 1),
-        Op::Update(0, 300),
-        Op::Remove(0),
-        Op::Insert(50, 301),
-        Op::Update(50, 302),
+        SubjectOp::Remove(keys - 1),
+        SubjectOp::Update(0, 300),
+        SubjectOp::Remove(0),
+        SubjectOp::Insert(50, 301),
+        SubjectOp::Update(50, 302),
     ];
-    let acts = updates.chain(others).map(Act::Op).collect();
-    let setup = (0..keys).map(|key| Op::Insert(key, 100 + key)).collect();
+    let acts = updates.chain(others).map(HistoryStep::Op).collect();
+    let setup = (0..keys)
+        .map(|key| SubjectOp::Insert(key, 100 + key))
+        .collect();
     ("updates", setup, acts)
 }
 
 /// A history of Level hashing with four slots, in which an entry moves to a slot beside the tokens:
 /// elsewhere pairs are fenced before their tokens, and with them the note of the movement.
 fn movement() -> History {
-    let inserts = (0..23).map(|key| Op::Insert(key, 100 + key));
-    let setup = inserts.chain([Op::Remove(1)]).collect();
-    ("movement", setup, vec![Act::Op(Op::Insert(31, 1))])
+    let inserts = (0..23).map(|key| SubjectOp::Insert(key, 100 + key));
+    let setup = inserts.chain([SubjectOp::Remove(1)]).collect();
+    (
+        "movement",
+        setup,
+        vec![HistoryStep::Op(SubjectOp::Insert(31, 1))],
+    )
 }
 
 /// A history of a layered index with seven records in a page of its logs. Three pages are full, and
 /// the floor is raised. The next record is the first in the second page, over the last one of a key
 /// that has an older one in the first page: that counts again if the floor was lost.
 fn filled_again() -> History {
-    let of_page = |first: Op| {
-        let others = (1..7).map(|value| Op::Insert(1, value));
+    let of_page = |first: SubjectOp| {
+        let others = (1..7).map(|value| SubjectOp::Insert(1, value));
         std::iter::once(first).chain(others)
     };
-    let pages = [Op::Insert(0, 1), Op::Insert(0, 2), Op::Insert(1, 0)];
+    let pages = [
+        SubjectOp::Insert(0, 1),
+        SubjectOp::Insert(0, 2),
+        SubjectOp::Insert(1, 0),
+    ];
     let setup = pages.into_iter().flat_map(of_page).collect();
-    let acts = [Op::Compact, Op::Insert(2, 1)].map(Act::Op).to_vec();
+    let acts = [SubjectOp::Compact, SubjectOp::Insert(2, 1)]
+        .map(HistoryStep::Op)
+        .to_vec();
     ("pages filled again", setup, acts)
 }
 
 /// What the environment says, or few images, for a test of some seconds.
-pub(crate) fn limits() -> Limits {
-    let few = Limits {
+pub(crate) fn limits() -> ExploreLimits {
+    let few = ExploreLimits {
         all: 128,
         sample: 64,
         nested_all: 16,
         nested_sample: 8,
-        ..Limits::default()
+        ..ExploreLimits::default()
     };
     let is_long = std::env::var_os("GABION_CRASH_ALL").is_some();
-    if is_long { Limits::from_env() } else { few }
+    if is_long {
+        ExploreLimits::from_env()
+    } else {
+        few
+    }
 }
 
 /// As [`limits`], for the index with this name.
-pub(crate) fn limits_of(name: &str) -> Limits {
+pub(crate) fn limits_of(name: &str) -> ExploreLimits {
     let limits = limits();
     let is_long = std::env::var_os("GABION_CRASH_ALL").is_some();
     if is_long || !leaves_locks(name) && !is_layered(name) {
@@ -452,7 +498,7 @@ pub(crate) fn limits_of(name: &str) -> Limits {
     }
     // Segments that are replaced leave notes of the allocator on their way, which hide others.
     let shift = if name.starts_with("cceh-bo") { 2 } else { 3 };
-    Limits {
+    ExploreLimits {
         all: limits.all >> shift,
         sample: limits.sample >> shift,
         nested_all: limits.nested_all >> shift,
@@ -463,7 +509,7 @@ pub(crate) fn limits_of(name: &str) -> Limits {
 
 /// Explores all histories of an index, and `GABION_CRASH_HISTORIES` random ones, by default two.
 pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
-    let subject = Small { keys };
+    let subject = SmallSubject { keys };
     let mut limits = limits_of(subject.keys.name);
     if std::env::var_os("GABION_CRASH_ALL").is_none() {
         // The search for mutants looks at four times as many of the same histories.
@@ -482,9 +528,9 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
 
 /// Explores histories, and `GABION_CRASH_HISTORIES` random ones, by default two: none may violate
 /// anything.
-pub(crate) fn explore<S: Subject<Op = Op>>(
+pub(crate) fn explore<S: Subject<Op = SubjectOp>>(
     subject: &S,
-    limits: Limits,
+    limits: ExploreLimits,
     histories: impl Iterator<Item = History>,
 ) -> Report {
     let mut explorer = Explorer::new(subject, limits);
@@ -512,7 +558,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// here misses, each with the reason. One in twenty may leave images that nobody misses, or one.
 /// Others leave no image that the whole index does not leave: what flushes their line comes after.
 pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>, known: &[(&str, &str)]) {
-    let subject = Small { keys };
+    let subject = SmallSubject { keys };
     let mut explorer = Explorer::new(&subject, limits_of(subject.keys.name));
     let mut runs = Vec::new();
     let all = histories().into_iter().chain(longer_histories());
@@ -564,7 +610,7 @@ pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>, known: &[(&str, &st
 
 /// Compares what operations do to the medium with a file that is checked in.
 pub(crate) fn compare_golden<K: Item + ?Sized>(keys: Keys<K>, golden: &str) {
-    let subject = Small { keys };
+    let subject = SmallSubject { keys };
     let mut text = String::new();
     for (name, setup, acts) in histories() {
         let run = Run::record(&subject, name, &setup, &acts).expect(name);

@@ -7,7 +7,7 @@
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions, Region};
 
 use super::{Keys, SMALL, check};
-use crate::index::Plan;
+use crate::index::CreateHints;
 use crate::{Error, Index, Item, registry};
 
 /// Bytes of a chunk. Space is refused where the next chunk is needed: in pools that are larger by a
@@ -29,7 +29,11 @@ fn options<K: Item + ?Sized>(keys: &Keys<K>) -> PoolOptions {
 }
 
 /// Creates an index in a pool, by which the pool has one or is as it was.
-fn create<K: Item + ?Sized>(keys: &Keys<K>, pool: &Pool, plan: Plan) -> Option<Box<dyn Index<K>>> {
+fn create<K: Item + ?Sized>(
+    keys: &Keys<K>,
+    pool: &Pool,
+    plan: CreateHints,
+) -> Option<Box<dyn Index<K>>> {
     let before = pool.stats();
     let refusal = match (keys.makers.create)(pool, plan) {
         Ok(index) => return Some(index),
@@ -60,7 +64,7 @@ fn use_it<K: Item + ?Sized>(keys: &Keys<K>, index: &dyn Index<K>) {
 }
 
 /// Creates an index in pools of all sizes, from those that have room for nothing on.
-fn in_every_size<K: Item + ?Sized>(keys: &Keys<K>, plan: Plan) {
+fn in_every_size<K: Item + ?Sized>(keys: &Keys<K>, plan: CreateHints) {
     let fine = (1..FINE_UPTO / CHUNK).map(|chunks| chunks * CHUNK);
     let coarse = (FINE_UPTO..=BYTES_MAX).step_by(64 << 10);
     let mut created = 0;
@@ -88,7 +92,7 @@ fn at_the_ends<K: Item + ?Sized>(keys: &Keys<K>) {
     let powers = [20, 31, 32, 33, 47, 48, 62, 63].map(|log| 1 << log);
     for capacity in [0, 1, u64::MAX - 1, u64::MAX].into_iter().chain(powers) {
         let pool = super::pool(1 << 20, (keys.makers.pool_options)());
-        let plan = Plan { capacity, ..SMALL };
+        let plan = CreateHints { capacity, ..SMALL };
         if let Some(index) = create(keys, &pool, plan) {
             use_it(keys, &*index);
             assert!(
@@ -107,7 +111,7 @@ fn for_all(follow_words: fn(&Keys<u64>), follow_strings: fn(&Keys<[u8]>)) {
     }
 }
 
-const LARGER: Plan = Plan {
+const LARGER: CreateHints = CreateHints {
     capacity: 5000,
     ..SMALL
 };

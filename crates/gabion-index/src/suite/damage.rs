@@ -13,7 +13,7 @@ use crate::{Error, Result};
 const BITS: [u32; 9] = [0, 1, 3, 6, 7, 8, 12, 16, 63];
 
 /// A wrong bit: the place of its word, and its number.
-pub(crate) type Wrong = (u64, u32);
+pub(crate) type FlippedBit = (u64, u32);
 
 /// A small pool that was closed, and the places in it that are damaged by turns.
 struct Closed {
@@ -45,7 +45,7 @@ impl Closed {
     }
 
     /// The pool as it was closed, but for a bit.
-    fn open(&self, layout: PoolOptions, (place, bit): Wrong) -> Pool {
+    fn open(&self, layout: PoolOptions, (place, bit): FlippedBit) -> Pool {
         self.region.write(0, &self.bytes);
         let pool = Pool::open_in(&self.region, small(layout)).expect("a pool that was closed");
         let mut word = [0; 8];
@@ -64,7 +64,7 @@ impl Closed {
 pub(crate) fn ask_all(
     layout: fn() -> PoolOptions,
     make: impl FnOnce(&Pool) -> Vec<u64> + Send + 'static,
-    ask: impl Fn(Wrong, &Pool) + Send + 'static,
+    ask: impl Fn(FlippedBit, &Pool) + Send + 'static,
 ) {
     ask_bits(BITS.to_vec(), layout, make, ask);
 }
@@ -74,7 +74,7 @@ pub(crate) fn ask_bits(
     bits: Vec<u32>,
     layout: fn() -> PoolOptions,
     make: impl FnOnce(&Pool) -> Vec<u64> + Send + 'static,
-    ask: impl Fn(Wrong, &Pool) + Send + 'static,
+    ask: impl Fn(FlippedBit, &Pool) + Send + 'static,
 ) {
     let (told, hears) = mpsc::channel();
     // One that goes on for ever would keep this thread, too.
@@ -99,7 +99,7 @@ pub(crate) fn ask_bits(
 
 /// What may be said of a damaged pool: an answer, that it is damaged, or that the allocator does
 /// not know a block or has no other one.
-pub(crate) fn may_be<T>(wrong: Wrong, said: Result<T>) {
+pub(crate) fn may_be<T>(wrong: FlippedBit, said: Result<T>) {
     if let Err(error) = said {
         let is_told = matches!(error, Error::Damaged { .. } | Error::Media(_));
         assert!(is_told, "{wrong:?}: {error}");

@@ -5,32 +5,32 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::thread::{Builder, Scope, ScopedJoinHandle, current};
 
-use gabion_media::pmem::trace::{Event, Step, Trace, Watcher};
+use gabion_media::pmem::trace::{Trace, TraceEvent, TraceStep, Watcher};
 use parking_lot::{Condvar, Mutex};
 
 /// Where a step is, if it is of some kind.
-pub(crate) type Place = fn(Step<'_>) -> Option<u64>;
+pub(crate) type StepSite = fn(TraceStep<'_>) -> Option<u64>;
 
 /// Where a step loads, if it does.
-pub(crate) fn load(step: Step<'_>) -> Option<u64> {
+pub(crate) fn load(step: TraceStep<'_>) -> Option<u64> {
     match step {
-        Step::Load { offset, .. } => Some(offset),
+        TraceStep::Load { offset, .. } => Some(offset),
         _ => None,
     }
 }
 
 /// Where a step stores, if it does.
-pub(crate) fn store(step: Step<'_>) -> Option<u64> {
+pub(crate) fn store(step: TraceStep<'_>) -> Option<u64> {
     match step {
-        Step::Store { offset, .. } => Some(offset),
+        TraceStep::Store { offset, .. } => Some(offset),
         _ => None,
     }
 }
 
 /// Where a step flushes, if it does.
-pub(crate) fn flush(step: Step<'_>) -> Option<u64> {
+pub(crate) fn flush(step: TraceStep<'_>) -> Option<u64> {
     match step {
-        Step::Flush { offset } => Some(offset),
+        TraceStep::Flush { offset } => Some(offset),
         _ => None,
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn flush(step: Step<'_>) -> Option<u64> {
 /// What a named thread does.
 enum Course {
     /// It goes on to the first step of a kind in a range, and stops behind that.
-    To(Place, Range<u64>),
+    To(StepSite, Range<u64>),
     /// It has come there.
     There,
     Stopped,
@@ -59,7 +59,7 @@ impl Director {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         name: &str,
-        (place, range): (Place, Range<u64>),
+        (place, range): (StepSite, Range<u64>),
         act: impl FnOnce() -> R + Send + 'scope,
     ) -> ScopedJoinHandle<'scope, R> {
         self.set(name, Course::To(place, range));
@@ -87,7 +87,7 @@ impl Director {
     }
 
     /// Lets a thread go on to another step, and waits until it is there. False if it ends before.
-    pub(crate) fn advance(&self, name: &str, place: Place, range: Range<u64>) -> bool {
+    pub(crate) fn advance(&self, name: &str, place: StepSite, range: Range<u64>) -> bool {
         self.set(name, Course::To(place, range));
         self.wait(name)
     }
@@ -105,8 +105,8 @@ impl Director {
 }
 
 impl Watcher for Director {
-    fn event(&self, event: Event<'_>) {
-        if !matches!(event.step, Step::Load { .. }) {
+    fn event(&self, event: TraceEvent<'_>) {
+        if !matches!(event.step, TraceStep::Load { .. }) {
             self.trace.lock().push(event);
         }
         let thread = current();

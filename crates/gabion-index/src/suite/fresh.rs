@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gabion_media::pmem::trace::Trace;
 use gabion_media::pmem::{Pool, PoolOptions, Region};
 
-use super::director::{Director, Place, store};
+use super::director::{Director, StepSite, store};
 
 /// How long who takes something away may do without the others: he fails at once, or waits.
 const ALONE_MAX: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ pub(crate) fn go_at_once<R: Send>(
     go: impl FnOnce() -> R + Send,
 ) -> R {
     std::thread::scope(|scope| {
-        let in_sight = (store as Place, word..word + 8);
+        let in_sight = (store as StepSite, word..word + 8);
         let comes = director.start(scope, "comes", in_sight, come);
         let goes = scope.spawn(go);
         let began = Instant::now();

@@ -10,12 +10,12 @@
 use std::collections::BTreeMap;
 
 use gabion_media::pmem::explore::{
-    Access, ConcurrentRun, Explorer, History, Keyed, Limits, Mutant, Outcome, Report, Stage,
-    Subject,
+    Access, ConcurrentRun, ExploreLimits, Explorer, History, Keyed, Mutant, OpOutcome, Report,
+    Subject, SubjectMedium,
 };
 
 use super::Keys;
-use super::crash::{Op, Small, from_env, limits_of};
+use super::crash::{SmallSubject, SubjectOp, from_env, limits_of};
 use crate::{Index, Item};
 
 /// Keys that histories may use, by their numbers.
@@ -23,7 +23,7 @@ const KEYS: u64 = 1000;
 
 /// A small index whose content is told by numbers of keys.
 pub(crate) struct Numbered<K: Item + ?Sized> {
-    small: Small<K>,
+    small: SmallSubject<K>,
     numbers: BTreeMap<K::Owned, u64>,
 }
 
@@ -33,13 +33,13 @@ impl<K: Item + ?Sized> Numbered<K> {
             numbers: (0..KEYS)
                 .map(|number| ((keys.key)(number), number))
                 .collect(),
-            small: Small { keys },
+            small: SmallSubject { keys },
         }
     }
 }
 
 impl<K: Item + ?Sized> Subject for Numbered<K> {
-    type Op = Op;
+    type Op = SubjectOp;
     type Structure = Box<dyn Index<K>>;
     type Content = BTreeMap<u64, u64>;
 
@@ -47,11 +47,11 @@ impl<K: Item + ?Sized> Subject for Numbered<K> {
         self.small.bytes()
     }
 
-    fn create(&self, stage: &Stage) -> Result<Self::Structure, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Self::Structure, String> {
         self.small.create(stage)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Self::Structure>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Self::Structure>, String> {
         self.small.open(stage)
     }
 
@@ -59,7 +59,7 @@ impl<K: Item + ?Sized> Subject for Numbered<K> {
         self.small.close(index)
     }
 
-    fn apply(&self, index: &Self::Structure, op: &Op) -> Result<Outcome, String> {
+    fn apply(&self, index: &Self::Structure, op: &SubjectOp) -> Result<OpOutcome, String> {
         self.small.apply(index, op)
     }
 
@@ -77,43 +77,43 @@ impl<K: Item + ?Sized> Subject for Numbered<K> {
         BTreeMap::new()
     }
 
-    fn expect(&self, content: &mut Self::Content, op: &Op) {
+    fn expect(&self, content: &mut Self::Content, op: &SubjectOp) {
         match *op {
-            Op::Insert(k, v) => {
+            SubjectOp::Insert(k, v) => {
                 content.insert(k, v);
             }
-            Op::Update(k, v) => {
+            SubjectOp::Update(k, v) => {
                 content.entry(k).and_modify(|value| *value = v);
             }
-            Op::Remove(k) => {
+            SubjectOp::Remove(k) => {
                 content.remove(&k);
             }
-            Op::Get(_) | Op::Scan(_) | Op::Compact | Op::Collect => {}
+            SubjectOp::Get(_) | SubjectOp::Scan(_) | SubjectOp::Compact | SubjectOp::Collect => {}
         }
     }
 
-    fn name(&self, op: &Op) -> &'static str {
+    fn name(&self, op: &SubjectOp) -> &'static str {
         self.small.name(op)
     }
 
-    fn probes(&self) -> Vec<Op> {
+    fn probes(&self) -> Vec<SubjectOp> {
         self.small.probes()
     }
 }
 
 impl<K: Item + ?Sized> Keyed for Numbered<K> {
-    fn access(&self, index: &Self::Structure, op: &Op) -> Result<Access, String> {
+    fn access(&self, index: &Self::Structure, op: &SubjectOp) -> Result<Access, String> {
         let saw = self
             .small
             .run(&**index, op)
             .map_err(|error| error.to_string())?;
         let (key, left) = match *op {
-            Op::Insert(k, v) => (k, Some(Some(v))),
-            Op::Update(k, v) => (k, saw.map(|_| Some(v))),
-            Op::Remove(k) => (k, Some(None)),
-            Op::Get(k) | Op::Scan(k) => (k, None),
+            SubjectOp::Insert(k, v) => (k, Some(Some(v))),
+            SubjectOp::Update(k, v) => (k, saw.map(|_| Some(v))),
+            SubjectOp::Remove(k) => (k, Some(None)),
+            SubjectOp::Get(k) | SubjectOp::Scan(k) => (k, None),
             // A key that no other operation has.
-            Op::Compact | Op::Collect => (KEYS, None),
+            SubjectOp::Compact | SubjectOp::Collect => (KEYS, None),
         };
         let saw = (key != KEYS).then_some(saw);
         Ok(Access { key, saw, left })
@@ -121,28 +121,28 @@ impl<K: Item + ?Sized> Keyed for Numbered<K> {
 }
 
 /// A history: its name, its preparation, and what each thread does.
-type Threads = (&'static str, Vec<Op>, Vec<Vec<Op>>);
+type Threads = (&'static str, Vec<SubjectOp>, Vec<Vec<SubjectOp>>);
 
 /// Changes and lookups of the keys from `first` on, with values that name the thread.
-fn traffic(thread: u64, first: u64, keys: u64, count: u64) -> Vec<Op> {
+fn traffic(thread: u64, first: u64, keys: u64, count: u64) -> Vec<SubjectOp> {
     let op = |number: u64| {
         let key = first + (number * 5 + thread * 3) % keys;
         let value = 1000 * (thread + 1) + number;
         match (number + thread) % 6 {
-            0 | 3 => Op::Insert(key, value),
-            1 => Op::Get(key),
-            2 => Op::Update(key, value),
-            4 => Op::Remove(key),
-            _ => Op::Scan(first + (number + thread) % keys),
+            0 | 3 => SubjectOp::Insert(key, value),
+            1 => SubjectOp::Get(key),
+            2 => SubjectOp::Update(key, value),
+            4 => SubjectOp::Remove(key),
+            _ => SubjectOp::Scan(first + (number + thread) % keys),
         }
     };
     (0..count).map(op).collect()
 }
 
 fn histories() -> Vec<Threads> {
-    let inserts = |range: std::ops::Range<u64>| range.map(|k| Op::Insert(k, 100 + k));
-    let gets = |range: std::ops::Range<u64>| range.map(Op::Get).collect::<Vec<_>>();
-    let removes = |range: std::ops::Range<u64>| range.map(Op::Remove).collect::<Vec<_>>();
+    let inserts = |range: std::ops::Range<u64>| range.map(|k| SubjectOp::Insert(k, 100 + k));
+    let gets = |range: std::ops::Range<u64>| range.map(SubjectOp::Get).collect::<Vec<_>>();
+    let removes = |range: std::ops::Range<u64>| range.map(SubjectOp::Remove).collect::<Vec<_>>();
     vec![
         (
             "few keys",
@@ -164,24 +164,32 @@ fn histories() -> Vec<Threads> {
         ),
         (
             "compaction",
-            inserts(0..40).chain((0..15).map(Op::Remove)).collect(),
+            inserts(0..40)
+                .chain((0..15).map(SubjectOp::Remove))
+                .collect(),
             vec![
-                vec![Op::Compact, Op::Remove(30), Op::Compact],
+                vec![
+                    SubjectOp::Compact,
+                    SubjectOp::Remove(30),
+                    SubjectOp::Compact,
+                ],
                 traffic(1, 28, 4, 10),
                 traffic(2, 28, 4, 10),
             ],
         ),
         (
             "shrinking",
-            inserts(0..40).chain((0..30).map(Op::Remove)).collect(),
+            inserts(0..40)
+                .chain((0..30).map(SubjectOp::Remove))
+                .collect(),
             vec![removes(30..38), traffic(1, 36, 3, 8), gets(34..40)],
         ),
     ]
 }
 
 /// Few images of each moment: there are many moments, as the threads fence all the time.
-fn few(limits: Limits) -> Limits {
-    Limits {
+fn few(limits: ExploreLimits) -> ExploreLimits {
+    ExploreLimits {
         all: limits.all.min(48),
         sample: limits.sample.min(24),
         nested_all: 4,
@@ -212,16 +220,29 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
 /// A reader that does not make durable what it answers is caught: it is what is left of one when
 /// its flushes, or its fence, are left out. `is_readers` knows the file that these are in.
 pub(crate) fn catch_readers<K: Item + ?Sized>(keys: Keys<K>, is_readers: fn(&str) -> bool) {
-    let updates = (0..8).map(|number| Op::Update(0, 1000 + number)).collect();
-    let threads = [updates, vec![Op::Get(0); 8], vec![Op::Get(0); 8]];
+    let updates = (0..8)
+        .map(|number| SubjectOp::Update(0, 1000 + number))
+        .collect();
+    let threads = [
+        updates,
+        vec![SubjectOp::Get(0); 8],
+        vec![SubjectOp::Get(0); 8],
+    ];
     let message = "no order of";
-    catch_meetings(keys, &[Op::Insert(0, 1)], &threads, is_readers, 2, message);
+    catch_meetings(
+        keys,
+        &[SubjectOp::Insert(0, 1)],
+        &threads,
+        is_readers,
+        2,
+        message,
+    );
 }
 
 /// A writer that does not make durable the way that it takes past others at work is caught.
 pub(crate) fn catch_writers<K: Item + ?Sized>(keys: Keys<K>, is_writers: fn(&str) -> bool) {
-    let setup: Vec<Op> = (0..4).map(|key| Op::Insert(2 * key, 1)).collect();
-    let inserts = |keys: [u64; 3]| keys.map(|key| Op::Insert(key, 1000 + key)).to_vec();
+    let setup: Vec<SubjectOp> = (0..4).map(|key| SubjectOp::Insert(2 * key, 1)).collect();
+    let inserts = |keys: [u64; 3]| keys.map(|key| SubjectOp::Insert(key, 1000 + key)).to_vec();
     let threads = [
         inserts([8, 1, 3]),
         inserts([7, 9, 11]),
@@ -235,8 +256,8 @@ pub(crate) fn catch_writers<K: Item + ?Sized>(keys: Keys<K>, is_writers: fn(&str
 /// depends on the system, so only runs in which they did are tried.
 fn catch_meetings<K: Item + ?Sized>(
     keys: Keys<K>,
-    setup: &[Op],
-    threads: &[Vec<Op>],
+    setup: &[SubjectOp],
+    threads: &[Vec<SubjectOp>],
     is_place: fn(&str) -> bool,
     wanted: usize,
     message: &str,
@@ -244,7 +265,7 @@ fn catch_meetings<K: Item + ?Sized>(
     const ATTEMPTS: u64 = 3000;
     let few = limits_of(keys.name);
     let subject = Numbered::new(keys);
-    let limits = Limits {
+    let limits = ExploreLimits {
         all: 32,
         sample: 8,
         depth: 1,

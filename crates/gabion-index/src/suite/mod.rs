@@ -38,7 +38,7 @@ use std::borrow::Borrow;
 use gabion_media::pmem::{Medium, Pool, PoolOptions};
 
 use crate::Item;
-use crate::index::{Index, Makers, OrderedIndex, Plan};
+use crate::index::{CreateHints, Index, Makers, OrderedIndex};
 
 /// Makes the tests of an index of the registry in a module of its own, for each of its kinds of
 /// keys. Its golden traces are in the directory `golden`.
@@ -334,7 +334,7 @@ const MOVE_FENCE: (&str, &str) = (
     "a thread fences again before it changes what it has moved; others rely on this one",
 );
 const ITEM_COMMIT: (&str, &str) = (
-    "flush in replace of clevel/write.rs: item.commit::<u8>();",
+    "flush in replace of clevel/writepath.rs: item.commit::<u8>();",
     SAME_LINE,
 );
 index_suite!(
@@ -625,7 +625,7 @@ index_suite!(
 
 /// Trees whose leaves split in place have histories that miss it.
 const GAP_FENCE: (&str, &str) = (
-    "fence in close_gap of blink/decline.rs: self.medium().fence();",
+    "fence in close_gap of blink/removal.rs: self.medium().fence();",
     "leaves that are replaced have nothing behind their bounds that could come back",
 );
 
@@ -661,7 +661,7 @@ const ROOT_COMMIT: (&str, &str) = (
 
 /// The state of a new topmost node.
 const GROWTH_COMMIT: (&str, &str) = (
-    "flush in grow of blink/growth.rs: new.commit::<u8>();",
+    "flush in grow of blink/split.rs: new.commit::<u8>();",
     COMMIT_SURVIVES,
 );
 
@@ -673,7 +673,7 @@ const INTENT_BESIDE: (&str, &str) = (
 );
 
 /// A plan for few entries.
-pub(crate) const SMALL: Plan = Plan {
+pub(crate) const SMALL: CreateHints = CreateHints {
     capacity: 8,
     seed: Some(7),
 };

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use gabion_media::pmem::trace::{Event, LINE, Step};
+use gabion_media::pmem::trace::{LINE, TraceEvent, TraceStep};
 use gabion_media::pmem::{Pool, PoolOptions};
 
-use super::director::{Place, flush, load, store};
+use super::director::{StepSite, flush, load, store};
 use super::fresh::directed_pool;
 use crate::Index;
 
@@ -32,10 +32,10 @@ pub(crate) fn answers_are_durable<T: Index<u64>>(
     let at = leaf_of(&trie);
     let leaf: Range<u64> = at..at + 16;
     std::thread::scope(|scope| {
-        let at_leaf = (load as Place, leaf.clone());
+        let at_leaf = (load as StepSite, leaf.clone());
         let reader = director.start(scope, "reader", at_leaf, || read(&trie));
         trie.insert(&other, 5).expect("space");
-        let behind_store = (store as Place, leaf.clone());
+        let behind_store = (store as StepSite, leaf.clone());
         let update = || trie.update(&key, 2).expect("sound");
         let writer = director.start(scope, "writer", behind_store, update);
         director.trace.lock().clear();
@@ -46,9 +46,10 @@ pub(crate) fn answers_are_durable<T: Index<u64>>(
         assert_eq!(writer.join().expect("no panic"), Some(1));
         assert!(matches!(answer, Some(1 | 2)), "{answer:?}");
         let line = at / LINE * LINE..at / LINE * LINE + LINE;
-        let is_flush = |event: &Event<'_>| flush(event.step).is_some_and(|at| line.contains(&at));
+        let is_flush =
+            |event: &TraceEvent<'_>| flush(event.step).is_some_and(|at| line.contains(&at));
         let mut steps = trace.iter().skip_while(|event| !is_flush(event));
-        let is_durable = steps.any(|event| event.step == Step::Fence);
+        let is_durable = steps.any(|event| event.step == TraceStep::Fence);
         assert!(answer == Some(1) || is_durable, "the answer may be lost");
     });
     assert_eq!(read(&trie), Some(2));

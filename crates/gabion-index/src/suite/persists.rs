@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gabion_media::pmem::trace::{Event, Step, Watcher};
+use gabion_media::pmem::trace::{TraceEvent, TraceStep, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use crate::Seed;
-use crate::index::Plan;
-use crate::registered::{Persists, Registered};
+use crate::index::CreateHints;
+use crate::registered::{PersistCounts, Registered};
 use crate::registry;
 
 /// Fences by thread.
@@ -17,8 +17,8 @@ use crate::registry;
 struct Fences(Mutex<BTreeMap<u32, u64>>);
 
 impl Watcher for Fences {
-    fn event(&self, event: Event<'_>) {
-        if event.step == Step::Fence {
+    fn event(&self, event: TraceEvent<'_>) {
+        if event.step == TraceStep::Fence {
             *self.0.lock().entry(event.thread).or_default() += 1;
         }
     }
@@ -37,7 +37,7 @@ fn median(fences: &Fences, thread: u32, operations: impl Iterator<Item = impl Fn
     counts.get(counts.len() / 2).copied().unwrap_or(0)
 }
 
-fn counted(index: &Registered) -> Persists {
+fn counted(index: &Registered) -> PersistCounts {
     let fences = Arc::new(Fences::default());
     let pool = Pool::anonymous(PoolOptions {
         size: 32 << 20,
@@ -48,7 +48,7 @@ fn counted(index: &Registered) -> Persists {
     .expect("memory");
     // Others may have threads of their own: only this one is counted.
     let thread = fences.0.lock().keys().copied().next().expect("a fence");
-    let plan = Plan {
+    let plan = CreateHints {
         capacity: 4000,
         seed: Some(7),
     };
@@ -71,7 +71,7 @@ fn counted(index: &Registered) -> Persists {
         let (table, key) = (&table, key(2 * number));
         move || assert_eq!(table.remove(&key).expect("sound"), Some(7))
     };
-    Persists {
+    PersistCounts {
         insert: median(&fences, thread, (0..500).map(insert)),
         update: median(&fences, thread, (0..500).map(update)),
         remove: median(&fences, thread, (0..500).map(remove)),

@@ -4,7 +4,7 @@
 use gabion_media::pmem::Pool;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::index::Checked;
+use crate::index::CheckSummary;
 use crate::{Index, OrderedIndex, Result};
 
 /// An index that stores entries out of place.
@@ -71,7 +71,7 @@ impl<I: OutOfPlace> Index<u64> for Renewed<I> {
         self.index.compact()
     }
 
-    fn check(&self) -> Result<Checked> {
+    fn check(&self) -> Result<CheckSummary> {
         self.index.check()
     }
 

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::Reserved;
 
 use super::TurboHash;
-use super::layout::{BUCKETS_MAX, Bucket, Descriptor, Meta, Place, USABLE_SLOTS};
-use super::probe::{Path, bits, bucket_at, choose_slot, tag_of};
-use super::shard::{Counts, Locked};
+use super::layout::{BUCKETS_MAX, Bucket, BucketMeta, ShardDescriptor, ShardPlace, USABLE_SLOTS};
+use super::probe::{ProbePath, bits, bucket_at, choose_slot, tag_of};
+use super::shard::{Counts, LockedShard};
 use crate::{Error, Item, Result};
 
 /// Percent of the usable slots that are taken after a build, give or take what rounding the number
@@ -28,25 +28,25 @@ pub(super) type IsMoved = bool;
 /// An array of buckets in DRAM, in the making.
 struct Image {
     bytes: Vec<u8>,
-    metas: Vec<Meta>,
-    place: Place,
+    metas: Vec<BucketMeta>,
+    place: ShardPlace,
 }
 
 impl Image {
     /// An array of `count` empty buckets.
     fn new(count: u64) -> Option<Image> {
-        let place = Place::new(0, count, 0)?;
+        let place = ShardPlace::new(0, count, 0)?;
         let buckets = usize::try_from(count).ok()?;
         Some(Image {
             bytes: vec![0; usize::try_from(place.bytes()).ok()?],
-            metas: vec![Meta(0); buckets],
+            metas: vec![BucketMeta(0); buckets],
             place,
         })
     }
 
     /// Puts an entry into the first bucket of its path that is not full; false if all are.
     fn add(&mut self, hash: u64, word: u64, value: u64) -> bool {
-        for index in Path::new(self.place, hash) {
+        for index in ProbePath::new(self.place, hash) {
             #[expect(clippy::cast_possible_truncation, reason = "an index into the image")]
             let index = index as usize;
             let meta = self.metas[index];
@@ -67,7 +67,7 @@ impl Image {
     /// Whether an entry with this hash can be added.
     fn has_room(&self, hash: u64) -> bool {
         #[expect(clippy::cast_possible_truncation, reason = "an index into the image")]
-        Path::new(self.place, hash).any(|index| self.metas[index as usize].is_path_end())
+        ProbePath::new(self.place, hash).any(|index| self.metas[index as usize].is_path_end())
     }
 
     /// The array as it goes to the medium.
@@ -102,7 +102,7 @@ fn unlimited_count(live: u64) -> u64 {
 /// shards that are too large.
 pub(super) fn planned_bytes(capacity: u64, shard_bits: u32) -> Result<u64> {
     let count = unlimited_count(capacity >> shard_bits).max(1);
-    let place = Place::new(0, count, 0).ok_or(Error::ShardLimit)?;
+    let place = ShardPlace::new(0, count, 0).ok_or(Error::ShardLimit)?;
     Ok(place.bytes())
 }
 
@@ -114,7 +114,7 @@ pub(super) fn planned_count(capacity: u64, shard_bits: u32) -> u64 {
 impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// Counts the entries of a locked shard, once after an open.
     #[cold]
-    pub(super) fn count(&self, shard: &mut Locked<'_>) {
+    pub(super) fn count(&self, shard: &mut LockedShard<'_>) {
         let place = shard.place();
         let mut counts = Counts::default();
         for index in 0..place.count() {
@@ -127,7 +127,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     /// Whether deleted slots are so many that a build of about the same size shortens paths.
     #[inline]
-    pub(super) fn is_littered(&self, shard: &Locked<'_>) -> bool {
+    pub(super) fn is_littered(&self, shard: &LockedShard<'_>) -> bool {
         let counts = shard.counts().unwrap_or_default();
         counts.deleted * 4 >= counts.live
     }
@@ -137,7 +137,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[cold]
     pub(super) fn build_for_insert(
         &self,
-        shard: &mut Locked<'_>,
+        shard: &mut LockedShard<'_>,
         hash: u64,
         is_full: bool,
     ) -> Result<IsMoved> {
@@ -155,7 +155,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     /// Gives space back after a delete that left few entries. What cannot be done now can later.
     #[inline]
-    pub(super) fn shrink_after_delete(&self, shard: &mut Locked<'_>, hash: u64) {
+    pub(super) fn shrink_after_delete(&self, shard: &mut LockedShard<'_>, hash: u64) {
         let count = shard.place().count();
         if count > self.first_count && self.collects_garbage {
             let live = shard.counts().unwrap_or_default().live;
@@ -166,7 +166,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     #[cold]
-    fn shrink(&self, shard: &mut Locked<'_>, hash: u64, live: u64) {
+    fn shrink(&self, shard: &mut LockedShard<'_>, hash: u64, live: u64) {
         let count = suitable_count(live).max(self.first_count);
         if count < shard.place().count() {
             // A shard that stays large is as good as before.
@@ -179,7 +179,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// is low.
     pub(super) fn build(
         &self,
-        shard: &mut Locked<'_>,
+        shard: &mut LockedShard<'_>,
         hash: u64,
         count: u64,
         newcomer: Option<u64>,
@@ -198,7 +198,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// The entries at `place` as an array of at least `count` buckets with room for a newcomer.
     fn image(
         &self,
-        place: Place,
+        place: ShardPlace,
         mut count: u64,
         newcomer: Option<u64>,
     ) -> Result<(Vec<u8>, u64, u64)> {
@@ -218,7 +218,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Adds all entries at `place` to an image and counts them; none if they do not fit.
-    fn fill(&self, image: &mut Image, place: Place) -> Option<u64> {
+    fn fill(&self, image: &mut Image, place: ShardPlace) -> Option<u64> {
         let mut live = 0;
         for index in 0..place.count() {
             let bucket = bucket_at(&self.medium, place, index);
@@ -238,7 +238,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// one.
     pub(super) fn switch(
         &self,
-        shard: &mut Locked<'_>,
+        shard: &mut LockedShard<'_>,
         hash: u64,
         array: Option<(Reserved<'_>, u64, Counts)>,
     ) -> Result<()> {
@@ -248,7 +248,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             Some((array, count, counts)) => (array.offset::<Bucket>().raw(), *count, *counts),
             None => (0, 0, Counts::default()),
         };
-        let place = Place::new(offset, count, version).ok_or(Error::ShardLimit)?;
+        let place = ShardPlace::new(offset, count, version).ok_or(Error::ShardLimit)?;
         let retiring = self.retire_array(old, hash)?;
         let descriptor = self.descriptor(self.shard_index(hash));
         let set = &descriptor.places[usize::from(version & 1)];
@@ -276,7 +276,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         Ok(())
     }
 
-    pub(super) fn descriptor(&self, shard: u64) -> &Descriptor {
+    pub(super) fn descriptor(&self, shard: u64) -> &ShardDescriptor {
         self.medium.at(self.directory.element(shard))
     }
 }
@@ -312,7 +312,7 @@ mod tests {
         let bits = options.shard_bits();
         let array = rounded(planned_count(entries, bits) * size_of::<Bucket>() as u64);
         let arrays_of_chunk = (chunk_bytes / array).max(1) as f64;
-        let of_shard = (size_of::<Descriptor>() + size_of::<super::super::Shard>()) as f64;
+        let of_shard = (size_of::<ShardDescriptor>() + size_of::<super::super::Shard>()) as f64;
         let array = (chunk_bytes as f64 / arrays_of_chunk).max(array as f64);
         (array + of_shard) * f64::from(1 << bits) / entries as f64
     }

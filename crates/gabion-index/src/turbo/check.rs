@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use gabion_media::pmem::Pool;
 
-use super::layout::Place;
-use super::probe::{Path, bits, bucket_at, tag_of};
+use super::layout::ShardPlace;
+use super::probe::{ProbePath, bits, bucket_at, tag_of};
 use super::{Options, TurboHash};
-use crate::index::{Checked, Index, Makers, Plan};
-use crate::registered::{Kind, Persists, Reads, Registered};
+use crate::index::{CheckSummary, CreateHints, Index, Makers};
+use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
@@ -16,8 +16,8 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self) -> Result<Checked> {
-        let mut checked = Checked {
+    pub fn check(&self) -> Result<CheckSummary> {
+        let mut checked = CheckSummary {
             entries: 0,
             blocks: 1,
         };
@@ -37,7 +37,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Checks the buckets of a shard and counts their entries.
-    fn check_shard(&self, shard: u64, place: Place) -> Result<u64> {
+    fn check_shard(&self, shard: u64, place: ShardPlace) -> Result<u64> {
         let mut keys = HashSet::new();
         for index in 0..place.count() {
             let bucket = bucket_at(&self.medium, place, index);
@@ -64,8 +64,8 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Whether all buckets on the path of `hash` before `bucket` are full.
-    fn is_reachable(&self, place: Place, bucket: u64, hash: u64) -> bool {
-        for index in Path::new(place, hash) {
+    fn is_reachable(&self, place: ShardPlace, bucket: u64, hash: u64) -> bool {
+        for index in ProbePath::new(place, hash) {
             if index == bucket {
                 return true;
             }
@@ -111,7 +111,7 @@ impl<K: Item + ?Sized> Index<K> for TurboHash<K, u64> {
         TurboHash::compact(self)
     }
 
-    fn check(&self) -> Result<Checked> {
+    fn check(&self) -> Result<CheckSummary> {
         TurboHash::check(self)
     }
 
@@ -124,7 +124,7 @@ const fn makers<K: Item + ?Sized>() -> Makers<K> {
     Makers {
         pool_options: TurboHash::<K, u64>::pool_options,
         create: |pool, plan| {
-            let Plan { capacity, seed } = plan;
+            let CreateHints { capacity, seed } = plan;
             let options = Options {
                 capacity,
                 seed,
@@ -144,9 +144,9 @@ const fn makers<K: Item + ?Sized>() -> Makers<K> {
 pub(crate) static REGISTERED: Registered = Registered {
     name: "turbohash",
     title: "TurboHash",
-    kind: Kind::Hash,
-    reads: Reads::Optimistic,
-    persists: Persists {
+    kind: IndexKind::Hash,
+    reads: ReadProtocol::Optimistic,
+    persists: PersistCounts {
         insert: 2,
         update: 2,
         remove: 1,

@@ -1,11 +1,11 @@
 //! What concerns all entries: iteration, counting, clearing.
 
 use super::TurboHash;
-use super::layout::Place;
+use super::layout::ShardPlace;
 use super::probe::{bits, bucket_at};
 use super::recovery::Plan;
-use super::shard::{Counts, Locked, Shard};
-use super::writepath::Spot;
+use super::shard::{Counts, LockedShard, Shard};
+use super::writepath::SlotRef;
 use crate::{Item, Result};
 
 /// Times that a shard is read without its lock before it is read with it.
@@ -63,7 +63,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Deletes the entries of a locked shard one by one, so that no record is lost in a crash.
-    fn erase_all(&self, locked: &mut Locked<'_>) -> Result<()> {
+    fn erase_all(&self, locked: &mut LockedShard<'_>) -> Result<()> {
         if locked.counts().is_none() {
             self.count(locked);
         }
@@ -75,7 +75,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
                 let at = bucket.read_slot(&self.medium, slot);
                 let (word, value) = (at.key(), at.value());
                 let hash = K::hash_of_slot(word, &self.seed);
-                let spot = Spot { bucket, meta, slot };
+                let spot = SlotRef { bucket, meta, slot };
                 self.erase(locked, hash, spot, value)?;
             }
         }
@@ -109,7 +109,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Both words of all live slots at `place`.
-    fn slots_at(&self, place: Place) -> Vec<(u64, u64)> {
+    fn slots_at(&self, place: ShardPlace) -> Vec<(u64, u64)> {
         let mut entries = Vec::new();
         for index in 0..place.count() {
             let bucket = bucket_at(&self.medium, place, index);

@@ -79,7 +79,7 @@ pub(super) const SLOTS_OF_LINE: [u16; 4] = [0x0003, 0x003c, 0x03c0, 0x3c00];
 pub(super) const LINE_BYTES: u64 = 64;
 
 /// Most buckets of a shard.
-pub(super) const BUCKETS_MAX: u64 = (1 << Place::COUNT_BITS) - 1;
+pub(super) const BUCKETS_MAX: u64 = (1 << ShardPlace::COUNT_BITS) - 1;
 
 /// Bytes of a record before its key.
 pub(super) const RECORD_HEADER_BYTES: u64 = 8;
@@ -98,7 +98,7 @@ media_struct! {
     }
 
     /// What the directory says of a shard.
-    pub(super) struct Descriptor {
+    pub(super) struct ShardDescriptor {
         pub(super) places: [PAtomicU64; 2],
         pub(super) version: PAtomicU64,
         pub(super) unused: PAtomicU64,
@@ -121,23 +121,23 @@ media_struct! {
 
 /// Where a shard's buckets are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(pub(super) u64);
+pub(super) struct ShardPlace(pub(super) u64);
 
-impl Place {
+impl ShardPlace {
     const COUNT_BITS: u32 = 22;
     const OFFSET_BITS: u32 = 34;
     const VERSION_SHIFT: u32 = Self::COUNT_BITS + Self::OFFSET_BITS;
 
     /// The place of `count` buckets from `offset` on, or `None` if that cannot be told in 8 bytes:
     /// too many buckets, or an offset beyond 4 TiB or not aligned.
-    pub(super) fn new(offset: u64, count: u64, version: u8) -> Option<Place> {
+    pub(super) fn new(offset: u64, count: u64, version: u8) -> Option<ShardPlace> {
         let unit = offset / BUCKET_BYTES;
         let fits = offset.is_multiple_of(BUCKET_BYTES)
             && unit >> Self::OFFSET_BITS == 0
             && count >> Self::COUNT_BITS == 0;
         fits.then(|| {
             let version = u64::from(version) << Self::VERSION_SHIFT;
-            Place(count | unit << Self::COUNT_BITS | version)
+            ShardPlace(count | unit << Self::COUNT_BITS | version)
         })
     }
 
@@ -167,9 +167,9 @@ impl Place {
 
 /// A bucket's metadata: which slots hold what, and how often that has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meta(pub(super) u64);
+pub(super) struct BucketMeta(pub(super) u64);
 
-impl Meta {
+impl BucketMeta {
     /// Slots that were given an entry, as bits.
     #[inline]
     pub(super) fn valid(self) -> u16 {
@@ -219,7 +219,7 @@ impl Meta {
     /// After `slot` was given an entry, which takes the place of that in `old`, if any.
     #[inline]
     #[must_use]
-    pub(super) fn with_entry(self, slot: u32, old: Option<u32>) -> Meta {
+    pub(super) fn with_entry(self, slot: u32, old: Option<u32>) -> BucketMeta {
         let bit = 1_u16 << slot;
         let old = old.map_or(0, |slot| 1_u16 << slot);
         self.next((self.valid() | bit) & !old, self.deleted() & !bit & !old)
@@ -228,14 +228,14 @@ impl Meta {
     /// After the entry in `slot` was deleted.
     #[inline]
     #[must_use]
-    pub(super) fn without_entry(self, slot: u32) -> Meta {
+    pub(super) fn without_entry(self, slot: u32) -> BucketMeta {
         self.next(self.valid(), self.deleted() | 1 << slot)
     }
 
     #[inline]
-    fn next(self, valid: u16, deleted: u16) -> Meta {
+    fn next(self, valid: u16, deleted: u16) -> BucketMeta {
         let sequence = u64::from(self.sequence().wrapping_add(1));
-        Meta(u64::from(valid) | u64::from(deleted) << 16 | sequence << 32)
+        BucketMeta(u64::from(valid) | u64::from(deleted) << 16 | sequence << 32)
     }
 }
 
@@ -252,10 +252,10 @@ const _: () = {
     assert!(offset_of!(Header, capacity) == 24);
     assert!(offset_of!(Header, directory) == 32);
     assert!(offset_of!(Header, check) == 56);
-    assert!(size_of::<Descriptor>() == 32);
-    assert!(offset_of!(Descriptor, version) == 16);
+    assert!(size_of::<ShardDescriptor>() == 32);
+    assert!(offset_of!(ShardDescriptor, version) == 16);
     // A descriptor lies in one cache line.
-    assert!(LINE_BYTES.is_multiple_of(size_of::<Descriptor>() as u64));
+    assert!(LINE_BYTES.is_multiple_of(size_of::<ShardDescriptor>() as u64));
     assert!(size_of::<Slot>() == 16);
     assert!(offset_of!(Slot, value) == 8);
     assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES);
@@ -266,7 +266,7 @@ const _: () = {
     assert!(HEAD_BYTES <= LINE_BYTES);
     assert!(offset_of!(Bucket, tags) + SLOTS as usize <= offset_of!(Bucket, unused));
     assert!(ALL_SLOTS.count_ones() == SLOTS && USABLE_SLOTS == SLOTS - 1);
-    assert!(Place::VERSION_SHIFT == 56);
+    assert!(ShardPlace::VERSION_SHIFT == 56);
     let mut slot = 0;
     while slot < SLOTS {
         assert!(SLOTS_OF_LINE[(line_of_slot(slot) & 3) as usize] & (1 << slot) != 0);
@@ -313,10 +313,10 @@ mod tests {
         ];
         assert_eq!(offsets("Header"), header.map(|at| at as u64));
         let directory = [
-            offset_of!(Descriptor, places),
-            offset_of!(Descriptor, places) + 8,
-            offset_of!(Descriptor, version),
-            offset_of!(Descriptor, unused),
+            offset_of!(ShardDescriptor, places),
+            offset_of!(ShardDescriptor, places) + 8,
+            offset_of!(ShardDescriptor, version),
+            offset_of!(ShardDescriptor, unused),
         ];
         assert_eq!(offsets("Directory"), directory.map(|at| at as u64));
     }
@@ -325,21 +325,21 @@ mod tests {
     fn a_place_gives_back_what_it_was_made_of() {
         let far = ((1 << 34) - 1) * BUCKET_BYTES;
         for (offset, count, version) in [(0, 0, 0), (256, 1, 1), (far, BUCKETS_MAX, 255)] {
-            let place = Place::new(offset, count, version).expect("it fits");
+            let place = ShardPlace::new(offset, count, version).expect("it fits");
             assert_eq!(
                 (place.offset(), place.count(), place.version()),
                 (offset, count, version)
             );
             assert_eq!(place.bytes(), count * 256);
         }
-        assert_eq!(Place::new(far + 256, 1, 0), None);
-        assert_eq!(Place::new(128, 1, 0), None);
-        assert_eq!(Place::new(0, BUCKETS_MAX + 1, 0), None);
+        assert_eq!(ShardPlace::new(far + 256, 1, 0), None);
+        assert_eq!(ShardPlace::new(128, 1, 0), None);
+        assert_eq!(ShardPlace::new(0, BUCKETS_MAX + 1, 0), None);
     }
 
     #[test]
     fn metadata_follows_the_life_of_slots() {
-        let meta = Meta(u64::from(u32::MAX) << 32);
+        let meta = BucketMeta(u64::from(u32::MAX) << 32);
         assert_eq!((meta.live(), meta.empty()), (0, ALL_SLOTS));
         let meta = meta.with_entry(3, None);
         assert_eq!((meta.live(), meta.sequence()), (1 << 3, 0));
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_path_ends_where_two_slots_are_empty() {
-        let mut meta = Meta(0);
+        let mut meta = BucketMeta(0);
         for slot in 0..USABLE_SLOTS {
             assert!(meta.is_path_end());
             meta = meta.with_entry(slot, None);

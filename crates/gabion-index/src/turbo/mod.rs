@@ -69,10 +69,10 @@
 //! # The paper's terms
 //! | paper, section | here |
 //! |---|---|
-//! | shard descriptor in Pmem (3.3.1) | [`layout::Descriptor`] |
+//! | shard descriptor in Pmem (3.3.1) | [`layout::ShardDescriptor`] |
 //! | shard descriptor in DRAM, WriteLock (3.3.1) | [`shard::Shard`] |
 //! | bucket, slot, tag (3.3.3) | [`layout::Bucket`], [`layout::Slot`] |
-//! | valid and delete bitmaps, sequence number (3.3.3) | [`layout::Meta`] |
+//! | valid and delete bitmaps, sequence number (3.3.3) | [`layout::BucketMeta`] |
 //! | FindSlot, NeedRetry (algorithm 1) | `readpath.rs`, `search` |
 //! | FindSlotForInsert, Insert, Delete (2 to 4) | `writepath.rs`: `locate`, `enter`, `erase` |
 //! | Shard rehashing, garbage collection (3.3.5, 3.4.6) | `build.rs` |
@@ -102,7 +102,7 @@ use std::marker::PhantomData;
 use gabion_media::pmem::{Medium, POff, Pool};
 
 use crate::{Item, Seed};
-use layout::{Descriptor, SHARD_BITS_MAX};
+use layout::{SHARD_BITS_MAX, ShardDescriptor};
 use shard::Shard;
 
 pub(crate) use check::REGISTERED;
@@ -163,7 +163,7 @@ pub struct TurboHash<K: Item + ?Sized, V: Item + ?Sized> {
     /// What is left of a hash when it is shifted right by one and by this is the shard.
     shard_shift: u32,
     seed: Seed,
-    directory: POff<Descriptor>,
+    directory: POff<ShardDescriptor>,
     /// Buckets that a shard begins with.
     first_count: u64,
     collects_garbage: bool,

@@ -12,8 +12,8 @@ use gabion_media::prefetch_line;
 use std::sync::atomic::Ordering;
 
 use super::layout::{
-    BUCKET_BYTES, Bucket, HEAD_BYTES, LINE_BYTES, Meta, Place, SLOTS, SLOTS_OF_LINE, Slot,
-    line_of_slot,
+    BUCKET_BYTES, Bucket, BucketMeta, HEAD_BYTES, LINE_BYTES, SLOTS, SLOTS_OF_LINE, ShardPlace,
+    Slot, line_of_slot,
 };
 use crate::tags;
 
@@ -70,24 +70,24 @@ pub(super) fn choose_slot(free: u16, hash: u64) -> u32 {
 
 /// The numbers of the buckets that an entry may lie in, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Path {
+pub(super) struct ProbePath {
     next: u64,
     count: u64,
     rest: u64,
 }
 
-impl Path {
+impl ProbePath {
     /// The path of `hash` through `place`.
     #[inline]
-    pub(super) fn new(place: Place, hash: u64) -> Path {
-        Path::from_bucket(place, home(place.count(), hash))
+    pub(super) fn new(place: ShardPlace, hash: u64) -> ProbePath {
+        ProbePath::from_bucket(place, home(place.count(), hash))
     }
 
     /// The path of hashes whose home is the bucket with number `index`.
     #[inline]
-    pub(super) fn from_bucket(place: Place, index: u64) -> Path {
+    pub(super) fn from_bucket(place: ShardPlace, index: u64) -> ProbePath {
         let count = place.count();
-        Path {
+        ProbePath {
             next: index,
             count,
             rest: count.min(SCOPE),
@@ -101,7 +101,7 @@ pub(super) fn home(count: u64, hash: u64) -> u64 {
     ((hash >> 8 & 0xffff_ffff) * count) >> 32
 }
 
-impl Iterator for Path {
+impl Iterator for ProbePath {
     type Item = u64;
 
     #[inline]
@@ -119,7 +119,7 @@ impl Iterator for Path {
 
 /// The bucket with number `index` at `place`, of which metadata and tags are read.
 #[inline]
-pub(super) fn bucket_at(medium: &Medium, place: Place, index: u64) -> &Bucket {
+pub(super) fn bucket_at(medium: &Medium, place: ShardPlace, index: u64) -> &Bucket {
     let offset = place.offset() + index * BUCKET_BYTES;
     let bucket = medium.at(POff::new(offset));
     medium.touch_range(offset, HEAD_BYTES);
@@ -128,7 +128,7 @@ pub(super) fn bucket_at(medium: &Medium, place: Place, index: u64) -> &Bucket {
 
 /// The home bucket of `hash` at `place`, unless the shard is empty.
 #[inline]
-pub(super) fn home_at(medium: &Medium, place: Place, hash: u64) -> Option<&Bucket> {
+pub(super) fn home_at(medium: &Medium, place: ShardPlace, hash: u64) -> Option<&Bucket> {
     let count = place.count();
     (count != 0).then(|| bucket_at(medium, place, home(count, hash)))
 }
@@ -147,8 +147,8 @@ pub(super) fn prefetch_lines(home: &Bucket, hash: u64) {
 impl Bucket {
     /// The metadata as it is now.
     #[inline]
-    pub(super) fn meta(&self) -> Meta {
-        Meta(self.meta.peek(Ordering::Acquire))
+    pub(super) fn meta(&self) -> BucketMeta {
+        BucketMeta(self.meta.peek(Ordering::Acquire))
     }
 
     /// The slots, live or not, with this tag, as bits.
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_path_stays_within_its_scope_and_wraps() {
-        let place = |count| Place::new(0, count, 0).expect("a place");
+        let place = |count| ShardPlace::new(0, count, 0).expect("a place");
         let top = 0xffff_ffff_u64 << 8;
-        let of = |count, hash| Path::new(place(count), hash).collect::<Vec<_>>();
+        let of = |count, hash| ProbePath::new(place(count), hash).collect::<Vec<_>>();
         assert_eq!(of(0, 5), []);
         assert_eq!(of(1, top), [0]);
         assert_eq!(of(3, top), [2, 0, 1]);

@@ -1,8 +1,8 @@
 //! Lookups: without locks, by sequence numbers.
 
-use super::layout::{Bucket, Meta, Place};
-use super::probe::{Path, bits, bucket_at, home_at, prefetch_lines, tag_of};
-use super::record::Pin;
+use super::layout::{Bucket, BucketMeta, ShardPlace};
+use super::probe::{ProbePath, bits, bucket_at, home_at, prefetch_lines, tag_of};
+use super::record::RecordPin;
 use super::{TurboHash, shard::Shard};
 use crate::{Item, Result};
 
@@ -10,10 +10,10 @@ use crate::{Item, Result};
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'a> {
     shard: &'a Shard,
-    place: Place,
+    place: ShardPlace,
     pub(super) home: &'a Bucket,
     tag: u8,
-    meta: Meta,
+    meta: BucketMeta,
     /// Live slots whose tags match, as bits.
     candidates: u16,
 }
@@ -73,7 +73,12 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     #[inline]
-    fn get_hashed(&self, key: &K, hash: u64, pin: Option<&Pin<'_>>) -> Result<Option<V::Owned>> {
+    fn get_hashed(
+        &self,
+        key: &K,
+        hash: u64,
+        pin: Option<&RecordPin<'_>>,
+    ) -> Result<Option<V::Owned>> {
         match self.find(key, hash, pin)? {
             None => Ok(None),
             Some(value) => self.value_of(value).map(Some),
@@ -82,7 +87,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     /// The second word of the entry's slot.
     #[inline]
-    fn find(&self, key: &K, hash: u64, pin: Option<&Pin<'_>>) -> Result<Option<u64>> {
+    fn find(&self, key: &K, hash: u64, pin: Option<&RecordPin<'_>>) -> Result<Option<u64>> {
         let mut lookup = self.approach(hash);
         if let Some(lookup) = &mut lookup {
             prefetch_lines(lookup.home, hash);
@@ -101,7 +106,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             place,
             home,
             tag: tag_of(hash),
-            meta: Meta(0),
+            meta: BucketMeta(0),
             candidates: 0,
         })
     }
@@ -113,7 +118,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         key: &K,
         hash: u64,
         lookup: Option<&Lookup<'_>>,
-        pin: Option<&Pin<'_>>,
+        pin: Option<&RecordPin<'_>>,
     ) -> Result<Option<u64>> {
         let Some(lookup) = lookup else {
             return self.find_on_path(key, hash, pin);
@@ -144,7 +149,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         &self,
         key: &K,
         hash: u64,
-        _pin: Option<&Pin<'_>>,
+        _pin: Option<&RecordPin<'_>>,
     ) -> Result<Option<u64>> {
         let shard = self.shard_of(hash);
         loop {
@@ -161,8 +166,8 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     /// Looks for a key at `place`, which may be given up meanwhile: then what this returns means
     /// nothing.
-    fn search(&self, place: Place, key: &K, hash: u64) -> Result<Option<u64>> {
-        for index in Path::new(place, hash) {
+    fn search(&self, place: ShardPlace, key: &K, hash: u64) -> Result<Option<u64>> {
+        for index in ProbePath::new(place, hash) {
             let bucket = bucket_at(&self.medium, place, index);
             loop {
                 let meta = bucket.meta();
@@ -197,9 +202,9 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// Makes durable what a reader may have seen on the path of `hash` while a writer was at work:
     /// the metadata, for all that it names is durable already.
     #[cold]
-    fn settle(&self, place: Place, hash: u64) {
+    fn settle(&self, place: ShardPlace, hash: u64) {
         let _within = self.pool.write_guard();
-        for index in Path::new(place, hash) {
+        for index in ProbePath::new(place, hash) {
             let bucket = bucket_at(&self.medium, place, index);
             self.medium.flush(&bucket.meta);
             if bucket.meta().is_path_end() {

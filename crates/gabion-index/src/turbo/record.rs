@@ -2,7 +2,7 @@
 //!
 //! A record is written once, before a slot names it, and never changed. When the slot is deleted or
 //! replaced, the record is retired: its space is used again when every reader that might have seen
-//! it has let go of its [`Pin`], and never before that is safe in a crash as well.
+//! it has let go of its [`RecordPin`], and never before that is safe in a crash as well.
 
 use gabion_media::pmem::{PAtomicU64, POff};
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use super::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Item, Result};
 
 /// Keeps records that a reader sees from being reclaimed.
-pub(super) type Pin<'a> = gabion_media::pmem::Guard<'a>;
+pub(super) type RecordPin<'a> = gabion_media::pmem::Guard<'a>;
 
 /// The parts of a record.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     pub(super) const HAS_RECORDS: bool = !K::IS_WORD || !V::IS_WORD;
 
     #[inline]
-    pub(super) fn pin(&self) -> Pin<'_> {
+    pub(super) fn pin(&self) -> RecordPin<'_> {
         self.pool.enter()
     }
 

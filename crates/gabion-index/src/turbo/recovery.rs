@@ -7,8 +7,8 @@ use gabion_media::pmem::{Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
 use super::build::planned_bytes;
 use super::layout::{
-    BUCKET_BYTES, Descriptor, Header, KIND_BYTE_KEYS, KIND_BYTE_VALUES, LAYOUT, LINE_BYTES, MAGIC,
-    Place, SHARD_BITS_MAX, Slot,
+    BUCKET_BYTES, Header, KIND_BYTE_KEYS, KIND_BYTE_VALUES, LAYOUT, LINE_BYTES, MAGIC,
+    SHARD_BITS_MAX, ShardDescriptor, ShardPlace, Slot,
 };
 use super::shard::{Counts, Shard};
 use super::{Options, TurboHash};
@@ -52,9 +52,9 @@ impl Plan {
 }
 
 /// Where the buckets of the shard of `hash` are.
-pub(super) fn place_of(medium: &Medium, plan: &Plan, hash: u64) -> Result<Place> {
+pub(super) fn place_of(medium: &Medium, plan: &Plan, hash: u64) -> Result<ShardPlace> {
     let shard = hash >> 1 >> plan.shard_shift();
-    let directory: POff<Descriptor> = POff::new(plan.directory);
+    let directory: POff<ShardDescriptor> = POff::new(plan.directory);
     let descriptor = medium.try_at(directory.element(shard));
     let descriptor = descriptor.ok_or_else(|| damaged(plan.directory))?;
     medium.touch(descriptor);
@@ -79,7 +79,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             return Err(Error::RootTaken);
         }
         let shard_bits = options.shard_bits();
-        let directory_bytes = (size_of::<Descriptor>() as u64) << shard_bits;
+        let directory_bytes = (size_of::<ShardDescriptor>() as u64) << shard_bits;
         let header_bytes = size_of::<Header>() as u64;
         let bytes = header_bytes + directory_bytes;
         let array_bytes = planned_bytes(options.capacity, shard_bits)?;
@@ -111,7 +111,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         pool.set_root(root);
         space.commit::<Header>();
         let shards = 0..1_u64 << shard_bits;
-        let empty = |_| Shard::new(Place(0), Some(Counts::default()));
+        let empty = |_| Shard::new(ShardPlace(0), Some(Counts::default()));
         Ok(Self::with(pool, plan, options, shards.map(empty).collect()))
     }
 
@@ -128,7 +128,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         if plan.kinds != Self::KINDS {
             return Err(Error::OtherKind);
         }
-        let directory: POff<Descriptor> = POff::new(plan.directory);
+        let directory: POff<ShardDescriptor> = POff::new(plan.directory);
         let descriptors = pool.try_slice(directory, 1 << plan.shard_bits);
         let descriptors = descriptors.ok_or_else(|| damaged(root.raw()))?;
         pool.touch(descriptors);
@@ -201,12 +201,12 @@ pub(super) fn read_plan(medium: &Medium, root: u64) -> Result<Plan> {
 }
 
 /// Reads and checks where the buckets of a shard are.
-fn read_place(medium: &Medium, descriptor: &Descriptor) -> Result<Place> {
+fn read_place(medium: &Medium, descriptor: &ShardDescriptor) -> Result<ShardPlace> {
     // ORDER: Relaxed: nobody writes while a table is opened.
     let version = descriptor.version.peek(Ordering::Relaxed);
     let set = usize::from(version & 1 != 0);
     // ORDER: Relaxed: as above.
-    let place = Place(descriptor.places[set].peek(Ordering::Relaxed));
+    let place = ShardPlace(descriptor.places[set].peek(Ordering::Relaxed));
     let slots: POff<Slot> = POff::new(place.offset());
     let slots_count = place.bytes() / size_of::<Slot>() as u64;
     let slots_count = usize::try_from(slots_count).unwrap_or(usize::MAX);

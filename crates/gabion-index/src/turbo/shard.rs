@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::layout::Place;
+use super::layout::ShardPlace;
 use crate::lock::Backoff;
 
 /// What DRAM knows of a shard.
@@ -29,7 +29,7 @@ pub(super) struct Counts {
 
 /// The lock of a shard, held. Gives the counts back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Locked<'a> {
+pub(super) struct LockedShard<'a> {
     shard: &'a Shard,
     state: u64,
 }
@@ -42,7 +42,7 @@ const COUNT_MASK: u64 = ONE_DELETED - 1;
 
 impl Shard {
     /// A shard at `place`; `counts` if they are known.
-    pub(super) fn new(place: Place, counts: Option<Counts>) -> Shard {
+    pub(super) fn new(place: ShardPlace, counts: Option<Counts>) -> Shard {
         Shard {
             place: AtomicU64::new(place.0),
             state: AtomicU64::new(counts.map_or(0, pack)),
@@ -51,14 +51,14 @@ impl Shard {
 
     /// Where the buckets are.
     #[inline]
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> ShardPlace {
         // ORDER: pairs with the release in `move_to`: the buckets there are read as written.
-        Place(self.place.load(Ordering::Acquire))
+        ShardPlace(self.place.load(Ordering::Acquire))
     }
 
     /// Whether the buckets are still at `place`, for readers that have read them.
     #[inline]
-    pub(super) fn is_at(&self, place: Place) -> bool {
+    pub(super) fn is_at(&self, place: ShardPlace) -> bool {
         // ORDER: the loads of the buckets before were acquires and so stay before this one; if one
         // of them saw a later use of the space, this one sees the place that came before that use.
         self.place.load(Ordering::Relaxed) == place.0
@@ -74,7 +74,7 @@ impl Shard {
 
     /// Whether the buckets are still at `place`, and no writer is at work on them.
     #[inline]
-    pub(super) fn is_at_rest(&self, place: Place) -> bool {
+    pub(super) fn is_at_rest(&self, place: ShardPlace) -> bool {
         self.is_at(place) && !self.is_locked()
     }
 
@@ -86,11 +86,11 @@ impl Shard {
 
     /// Takes the lock, waiting for other writers.
     #[inline]
-    pub(super) fn lock(&self) -> Locked<'_> {
+    pub(super) fn lock(&self) -> LockedShard<'_> {
         // ORDER: the failing load is only a hint for the next try.
         let state = self.state.load(Ordering::Relaxed);
         if state & LOCKED == 0 && self.try_lock(state) {
-            return Locked { shard: self, state };
+            return LockedShard { shard: self, state };
         }
         self.lock_slowly()
     }
@@ -104,28 +104,28 @@ impl Shard {
     }
 
     #[cold]
-    fn lock_slowly(&self) -> Locked<'_> {
+    fn lock_slowly(&self) -> LockedShard<'_> {
         let mut backoff = Backoff::default();
         loop {
             // ORDER: as in `lock`.
             let state = self.state.load(Ordering::Relaxed);
             if state & LOCKED == 0 && self.try_lock(state) {
-                return Locked { shard: self, state };
+                return LockedShard { shard: self, state };
             }
             backoff.wait();
         }
     }
 }
 
-impl Locked<'_> {
+impl LockedShard<'_> {
     /// Where the buckets are, as long as the lock is held.
     #[inline]
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> ShardPlace {
         self.shard.place()
     }
 
     /// Makes readers and later writers use the buckets at `place`.
-    pub(super) fn move_to(&mut self, place: Place, counts: Counts) {
+    pub(super) fn move_to(&mut self, place: ShardPlace, counts: Counts) {
         self.state = pack(counts);
         // ORDER: pairs with the acquire in `Shard::place`.
         self.shard.place.store(place.0, Ordering::Release);
@@ -161,7 +161,7 @@ impl Locked<'_> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedShard<'_> {
     #[inline]
     fn drop(&mut self) {
         // ORDER: pairs with the acquire in `Shard::try_lock`. For readers it follows the fence of
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn counts_survive_the_lock() {
-        let place = Place::new(512, 3, 1).expect("a place");
+        let place = ShardPlace::new(512, 3, 1).expect("a place");
         let shard = Shard::new(place, None);
         assert_eq!(shard.counts(), None);
         let mut locked = shard.lock();
@@ -214,13 +214,13 @@ mod tests {
         };
         assert_eq!(shard.counts(), Some(now));
         assert!(shard.is_at(place));
-        shard.lock().move_to(Place(0), Counts::default());
+        shard.lock().move_to(ShardPlace(0), Counts::default());
         assert!(!shard.is_at(place));
     }
 
     #[test]
     fn writers_exclude_each_other() {
-        let shard = Shard::new(Place(0), Some(Counts::default()));
+        let shard = Shard::new(ShardPlace(0), Some(Counts::default()));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| (0..10_000).for_each(|_| shard.lock().count_insert()));

@@ -5,18 +5,18 @@
 //! be an offset: the hint of an array is its shard, as the hash with zeros below, that of a record
 //! is its entry's hash with the lowest bit set, which belongs to the tag and leads nowhere.
 
-use gabion_media::pmem::{Claim, Guard, Medium, POff, Reserved, Retiring};
+use gabion_media::pmem::{BlockClaim, Guard, Medium, POff, Reserved, Retiring};
 
 use super::TurboHash;
-use super::layout::{BUCKET_BYTES, Bucket, Place};
-use super::probe::{Path, bits, bucket_at};
+use super::layout::{BUCKET_BYTES, Bucket, ShardPlace};
+use super::probe::{ProbePath, bits, bucket_at};
 use super::recovery::{Plan, place_of, read_plan};
 use crate::index::root_of;
 use crate::{Item, Result};
 
 /// What recovery of the pool asks: whether a table durably refers to a block. Reads the header, a
 /// descriptor, and at most one path. The pool itself answers for its root.
-pub(super) fn is_referenced(medium: &Medium, claim: Claim) -> bool {
+pub(super) fn is_referenced(medium: &Medium, claim: BlockClaim) -> bool {
     let Ok(plan) = read_plan(medium, root_of(medium)) else {
         return false;
     };
@@ -26,7 +26,7 @@ pub(super) fn is_referenced(medium: &Medium, claim: Claim) -> bool {
     if claim.hint & 1 == 0 {
         return place.count() != 0 && place.offset() == claim.block.raw();
     }
-    Path::new(place, claim.hint).any(|index| {
+    ProbePath::new(place, claim.hint).any(|index| {
         let bucket: &Bucket = bucket_at(medium, place, index);
         let live = bucket.meta().live();
         bits(live).any(|slot| bucket.read_slot(medium, slot).value() == claim.block.raw())
@@ -46,7 +46,11 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Announces that an array goes out of use.
-    pub(super) fn retire_array(&self, place: Place, hash: u64) -> Result<Option<Retiring<'_>>> {
+    pub(super) fn retire_array(
+        &self,
+        place: ShardPlace,
+        hash: u64,
+    ) -> Result<Option<Retiring<'_>>> {
         if place.count() == 0 {
             return Ok(None);
         }

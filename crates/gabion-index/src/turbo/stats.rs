@@ -2,7 +2,7 @@
 
 use super::TurboHash;
 use super::layout::SLOTS;
-use super::probe::{Path, SCOPE, bucket_at};
+use super::probe::{ProbePath, SCOPE, bucket_at};
 use crate::Item;
 
 const _: () = assert!(size_of::<[u64; 16]>() as u64 == SCOPE * 8);
@@ -69,13 +69,14 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
                 let meta = bucket_at(&self.medium, place, index).meta();
                 stats.entries += u64::from(meta.live().count_ones());
                 stats.deleted += u64::from((meta.valid() & meta.deleted()).count_ones());
-                let length = Path::from_bucket(place, index)
+                let length = ProbePath::from_bucket(place, index)
                     .position(|index| bucket_at(&self.medium, place, index).meta().is_path_end());
                 let scope = count.min(SCOPE) as usize;
                 stats.path_lengths[length.unwrap_or(scope - 1)] += 1;
             }
         }
-        let of_shards = (size_of::<super::layout::Descriptor>() + size_of::<super::Shard>()) as u64;
+        let of_shards =
+            (size_of::<super::layout::ShardDescriptor>() + size_of::<super::Shard>()) as u64;
         stats.bytes = stats.buckets * super::layout::BUCKET_BYTES + stats.shards * of_shards;
         stats
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gabion_media::pmem::{POff, Pool};
 use proptest::prelude::*;
 
-use super::layout::{BUCKET_BYTES, Bucket, Place};
-use super::probe::Path;
+use super::layout::{BUCKET_BYTES, Bucket, ShardPlace};
+use super::probe::ProbePath;
 use super::shard::Shard;
 use super::{Options, TurboHash};
 use crate::suite::damage::{ask_bits, may_be};
@@ -252,9 +252,9 @@ fn a_table_works_far_past_its_plan() {
 #[test]
 fn keys_that_crowd_at_one_place_make_their_shard_grow() {
     let table: TurboHash<u64, u64> = table(&small());
-    let place = Place::new(0, 64, 0).expect("a place");
+    let place = ShardPlace::new(0, 64, 0).expect("a place");
     let is_near = |hash: u64| {
-        let home = Path::new(place, hash).next();
+        let home = ProbePath::new(place, hash).next();
         table.shard_index(hash) == 0 && home == Some(20)
     };
     let crowd = (0..).filter(|key| is_near(u64::hash_of_slot(*key, &table.seed)));
@@ -381,8 +381,9 @@ fn a_damaged_header_or_directory_is_refused() {
 /// The words of metadata of all buckets.
 fn metadata(table: &TurboHash<u64, u64>) -> Vec<u64> {
     let places = table.shards.iter().map(Shard::place);
-    let bucket =
-        |place: Place| (0..place.count()).map(move |index| place.offset() + index * BUCKET_BYTES);
+    let bucket = |place: ShardPlace| {
+        (0..place.count()).map(move |index| place.offset() + index * BUCKET_BYTES)
+    };
     places.flat_map(bucket).collect()
 }
 

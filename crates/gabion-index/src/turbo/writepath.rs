@@ -4,9 +4,11 @@ use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
 use super::TurboHash;
-use super::layout::{Bucket, Meta, Place};
-use super::probe::{Path, SCOPE, bits, bucket_at, choose_slot, home_at, prefetch_lines, tag_of};
-use super::shard::Locked;
+use super::layout::{Bucket, BucketMeta, ShardPlace};
+use super::probe::{
+    ProbePath, SCOPE, bits, bucket_at, choose_slot, home_at, prefetch_lines, tag_of,
+};
+use super::shard::LockedShard;
 use crate::{Error, Item, Result};
 
 /// Buckets on an insert's path from which on it is asked whether deleted slots are to blame.
@@ -14,7 +16,7 @@ const LONG_PATH: u64 = 4;
 
 /// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change<B> {
+pub(super) enum EntryChange<B> {
     /// Nothing.
     Keep,
     /// Insert it, or replace its value.
@@ -25,9 +27,9 @@ pub(super) enum Change<B> {
 
 /// A slot of a bucket, with the bucket's metadata.
 #[derive(Clone, Copy)]
-pub(super) struct Spot<'a> {
+pub(super) struct SlotRef<'a> {
     pub(super) bucket: &'a Bucket,
-    pub(super) meta: Meta,
+    pub(super) meta: BucketMeta,
     pub(super) slot: u32,
 }
 
@@ -35,9 +37,9 @@ pub(super) struct Spot<'a> {
 #[derive(Clone, Copy)]
 enum Located<'a> {
     /// The key is here; its slot holds `value`.
-    Present { spot: Spot<'a>, value: u64 },
+    Present { spot: SlotRef<'a>, value: u64 },
     /// The key is absent. It may go here; `path` buckets were looked at.
-    Vacant { spot: Spot<'a>, path: u64 },
+    Vacant { spot: SlotRef<'a>, path: u64 },
     /// The key is absent, and its scope is exhausted.
     Full,
 }
@@ -59,7 +61,9 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     #[inline]
     pub(super) fn put_hashed(&self, key: &K, value: &V, hash: u64) -> Result<bool> {
-        self.change(key, hash, |old| Ok((Change::Put(value), old.is_none())))
+        self.change(key, hash, |old| {
+            Ok((EntryChange::Put(value), old.is_none()))
+        })
     }
 
     /// Stores `value` under `key` and returns the value before.
@@ -69,7 +73,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[inline]
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
         self.change(key, key.seeded_hash(&self.seed), |old| {
-            Ok((Change::Put(value), self.value_before(old)?))
+            Ok((EntryChange::Put(value), self.value_before(old)?))
         })
     }
 
@@ -80,7 +84,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[inline]
     pub fn update(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
         self.change(key, key.seeded_hash(&self.seed), |old| {
-            let change = old.map_or(Change::Keep, |_| Change::Put(value));
+            let change = old.map_or(EntryChange::Keep, |_| EntryChange::Put(value));
             Ok((change, self.value_before(old)?))
         })
     }
@@ -92,7 +96,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[inline]
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
         self.change(key, key.seeded_hash(&self.seed), |old| {
-            Ok((Change::<&V>::Remove, self.value_before(old)?))
+            Ok((EntryChange::<&V>::Remove, self.value_before(old)?))
         })
     }
 
@@ -102,8 +106,11 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// As [`TurboHash::put`].
     pub fn get_or_insert(&self, key: &K, value: &V) -> Result<V::Owned> {
         self.change(key, key.seeded_hash(&self.seed), |old| match old {
-            Some(old) => Ok((Change::Keep, self.value_of(old)?)),
-            None => Ok((Change::Put(value), V::rebuild(value.word(), value.bytes()))),
+            Some(old) => Ok((EntryChange::Keep, self.value_of(old)?)),
+            None => Ok((
+                EntryChange::Put(value),
+                V::rebuild(value.word(), value.bytes()),
+            )),
         })
     }
 
@@ -122,9 +129,9 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             let old = self.value_before(old)?;
             let is_equal = old.as_ref().map(Borrow::borrow) == expected;
             let change = match new {
-                _ if !is_equal => Change::Keep,
-                Some(new) => Change::Put(new),
-                None => Change::Remove,
+                _ if !is_equal => EntryChange::Keep,
+                Some(new) => EntryChange::Put(new),
+                None => EntryChange::Remove,
             };
             Ok((change, (is_equal, old)))
         })
@@ -141,7 +148,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         &self,
         key: &K,
         hash: u64,
-        decide: impl FnOnce(Option<u64>) -> Result<(Change<B>, R)>,
+        decide: impl FnOnce(Option<u64>) -> Result<(EntryChange<B>, R)>,
     ) -> Result<R> {
         let _within = self.pool.write_guard();
         let shard = self.shard_of(hash);
@@ -164,14 +171,14 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         };
         let (change, result) = decide(old)?;
         match change {
-            Change::Keep => {}
-            Change::Remove => {
+            EntryChange::Keep => {}
+            EntryChange::Remove => {
                 if let Located::Present { spot, value } = located {
                     self.erase(&mut shard_lock, hash, spot, value)?;
                     self.shrink_after_delete(&mut shard_lock, hash);
                 }
             }
-            Change::Put(value) => {
+            EntryChange::Put(value) => {
                 if self.must_build(&shard_lock, located)
                     && self.build_for_insert(&mut shard_lock, hash, is_full(located))?
                 {
@@ -187,7 +194,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[inline(always)]
     fn locate<'a>(
         &'a self,
-        place: Place,
+        place: ShardPlace,
         home: &'a Bucket,
         key: &K,
         hash: u64,
@@ -204,7 +211,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             0 => meta.empty(),
             deleted => deleted,
         };
-        let spot = Spot {
+        let spot = SlotRef {
             bucket: home,
             meta,
             slot: choose_slot(free, hash),
@@ -215,7 +222,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// Tells of damage if the metadata of a bucket is not as writers leave it: by a wrong bit they
     /// would write over an entry, or where there is no slot.
     #[inline(always)]
-    pub(super) fn expect_sound(&self, bucket: &Bucket, meta: Meta) -> Result<()> {
+    pub(super) fn expect_sound(&self, bucket: &Bucket, meta: BucketMeta) -> Result<()> {
         if meta.is_sound() {
             return Ok(());
         }
@@ -228,7 +235,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     fn locate_in<'a>(
         &'a self,
         bucket: &'a Bucket,
-        meta: Meta,
+        meta: BucketMeta,
         key: &K,
         hash: u64,
     ) -> Result<Option<Located<'a>>> {
@@ -238,7 +245,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             if at.key() == word {
                 let value = at.value();
                 if self.is_record_of(value, key)? {
-                    let spot = Spot { bucket, meta, slot };
+                    let spot = SlotRef { bucket, meta, slot };
                     return Ok(Some(Located::Present { spot, value }));
                 }
             }
@@ -249,9 +256,9 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// As [`TurboHash::locate`], for all cases.
     #[cold]
     #[inline(never)]
-    fn locate_on_path(&self, place: Place, key: &K, hash: u64) -> Result<Located<'_>> {
+    fn locate_on_path(&self, place: ShardPlace, key: &K, hash: u64) -> Result<Located<'_>> {
         let mut reusable = None;
-        for (index, path) in Path::new(place, hash).zip(1..) {
+        for (index, path) in ProbePath::new(place, hash).zip(1..) {
             let bucket = bucket_at(&self.medium, place, index);
             let meta = bucket.meta();
             self.expect_sound(bucket, meta)?;
@@ -260,12 +267,12 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             }
             if reusable.is_none() && meta.deleted() != 0 {
                 let slot = choose_slot(meta.deleted(), hash);
-                reusable = Some(Spot { bucket, meta, slot });
+                reusable = Some(SlotRef { bucket, meta, slot });
             }
             if meta.is_path_end() {
                 let spot = reusable.unwrap_or_else(|| {
                     let slot = choose_slot(meta.empty(), hash);
-                    Spot { bucket, meta, slot }
+                    SlotRef { bucket, meta, slot }
                 });
                 return Ok(Located::Vacant { spot, path });
             }
@@ -276,7 +283,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     /// Whether an insert should ask for a build of the shard first.
     #[inline]
-    fn must_build(&self, shard: &Locked<'_>, located: Located<'_>) -> bool {
+    fn must_build(&self, shard: &LockedShard<'_>, located: Located<'_>) -> bool {
         match located {
             Located::Present { .. } => false,
             Located::Full => true,
@@ -290,7 +297,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[inline(always)]
     fn enter(
         &self,
-        shard: &mut Locked<'_>,
+        shard: &mut LockedShard<'_>,
         key: &K,
         value: &V,
         hash: u64,
@@ -323,8 +330,8 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[inline(always)]
     fn enter_slot(
         &self,
-        shard: &mut Locked<'_>,
-        spot: Spot<'_>,
+        shard: &mut LockedShard<'_>,
+        spot: SlotRef<'_>,
         is_update: bool,
         hash: u64,
         words: [u64; 2],
@@ -350,9 +357,9 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     #[inline]
     pub(super) fn erase(
         &self,
-        shard: &mut Locked<'_>,
+        shard: &mut LockedShard<'_>,
         hash: u64,
-        spot: Spot<'_>,
+        spot: SlotRef<'_>,
         value: u64,
     ) -> Result<()> {
         let retiring = self.retire_record(value, hash)?;
@@ -394,7 +401,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     /// Makes a change of a bucket visible and durable.
     #[inline]
-    fn publish(&self, bucket: &Bucket, meta: Meta) {
+    fn publish(&self, bucket: &Bucket, meta: BucketMeta) {
         // DURABLE: slot, tag and record, by the fence before; the change itself, by the persist.
         // ORDER: Release: pairs with the acquire in `Bucket::meta`.
         let medium = &self.medium;
@@ -411,7 +418,7 @@ impl<K: Item + ?Sized> TurboHash<K, u64> {
     pub fn fetch_add(&self, key: &K, delta: u64) -> Result<Option<u64>> {
         self.change(key, key.seeded_hash(&self.seed), |old| {
             let old = self.value_before(old)?;
-            Ok((Change::Put(old.unwrap_or(0).wrapping_add(delta)), old))
+            Ok((EntryChange::Put(old.unwrap_or(0).wrapping_add(delta)), old))
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Scheme, TwoHash};
 use crate::bucket::{Bucket, Value};
-use crate::index::Checked;
+use crate::index::CheckSummary;
 use crate::{Error, Result};
 
 impl<S: Scheme> TwoHash<S> {
@@ -42,7 +42,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// Checks the invariants, while nobody writes.
-    pub(super) fn check_all(&self) -> Result<Checked> {
+    pub(super) fn check_all(&self) -> Result<CheckSummary> {
         let bits = self.table().bits();
         let stash = self.stash_in_use(self.table());
         let mut keys = HashSet::new();
@@ -70,6 +70,6 @@ impl<S: Scheme> TwoHash<S> {
         }
         let entries = keys.len() as u64;
         // The root and the table.
-        Ok(Checked { entries, blocks: 2 })
+        Ok(CheckSummary { entries, blocks: 2 })
     }
 }

@@ -15,7 +15,7 @@
 //! line   | tokens | key value | key value | key value | 0 |                64 bytes, `line.rs`
 //! ```
 //! The word `table` has the offset of the table and the binary logarithm of the number of places
-//! that a hash chooses from (`Array` in `line.rs`).
+//! that a hash chooses from (`LineArray` in `line.rs`).
 //!
 //! # Invariants
 //! - I1. An entry lies in a slot that its key may be in, and a key has one entry, except while it
@@ -53,12 +53,12 @@
 
 mod check;
 mod moves;
-mod read;
+mod readpath;
 mod rebuild;
 mod recovery;
 #[cfg(test)]
 pub(crate) mod tests;
-mod write;
+mod writepath;
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,29 +68,29 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
-use crate::index::{Plan, index_of_words};
-use crate::line::{Array, LINE_BYTES};
+use crate::index::{CreateHints, index_of_words};
+use crate::line::{LINE_BYTES, LineArray};
 use crate::lock::Stripes;
 use crate::registered::Registered;
-use crate::root::{self, Facts};
+use crate::root::{self, RootFacts};
 use crate::update_log::UpdateLog;
 use crate::{Result, Seed};
 
 /// Slots of one line that a key may be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct CandidateSlots {
     /// Number of the line in its table.
     pub line: u64,
     /// A bit for each slot.
     pub slots: u64,
 }
 
-impl Spot {
+impl CandidateSlots {
     /// All of so many slots of a line.
     #[inline]
     #[must_use]
-    pub fn whole(line: u64, slots: usize) -> Spot {
-        Spot {
+    pub fn whole(line: u64, slots: usize) -> CandidateSlots {
+        CandidateSlots {
             line,
             slots: (1 << slots) - 1,
         }
@@ -134,7 +134,7 @@ pub trait Scheme: Send + Sync + 'static {
     fn shared_bits(bits: u32) -> u32;
 
     /// Where a key with these hashes may be, in the order in which slots are filled.
-    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot>;
+    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = CandidateSlots>;
 }
 
 media_struct! {
@@ -172,7 +172,7 @@ pub struct TwoHash<S: Scheme> {
     moves: AtomicU64,
     /// Updates that no single store makes.
     log: UpdateLog<S::Bucket>,
-    facts: Facts,
+    facts: RootFacts,
     pool: Pool,
     scheme: PhantomData<S>,
 }
@@ -188,11 +188,11 @@ impl<S: Scheme> TwoHash<S> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for the planned table: nothing has changed then.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
         let bytes = bytes_of_table::<S>(rebuild::planned_bits::<S>(plan.capacity));
         let table = root::part(bytes, LINE_BYTES);
         root::expect_room(pool, Self::BEHIND, [table])?;
-        let facts = Facts::create(pool, Self::LAYOUT, Self::BEHIND, plan)?;
+        let facts = RootFacts::create(pool, Self::LAYOUT, Self::BEHIND, plan)?;
         Self::with(pool, facts, Some(0))
     }
 
@@ -201,10 +201,10 @@ impl<S: Scheme> TwoHash<S> {
     /// # Errors
     /// No such table there, or a damaged one.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
+        Self::with(pool, RootFacts::open(pool, Self::LAYOUT)?, None)
     }
 
-    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+    fn with(pool: &Pool, facts: RootFacts, entries: Option<u64>) -> Result<Self> {
         let _within = pool.write_guard();
         let this = TwoHash {
             medium: Medium::clone(pool),
@@ -243,9 +243,9 @@ impl<S: Scheme> TwoHash<S> {
 
     /// The table in use.
     #[inline]
-    fn table(&self) -> Array {
+    fn table(&self) -> LineArray {
         // ORDER: Acquire pairs with the release in `adopt`: the table is read as it was built.
-        Array(self.table.load(Ordering::Acquire))
+        LineArray(self.table.load(Ordering::Acquire))
     }
 
     /// The hashes of a key.
@@ -257,25 +257,25 @@ impl<S: Scheme> TwoHash<S> {
 
     /// The numbers of the stripes of a key's hashes in a table.
     #[inline]
-    fn stripes_of(table: Array, hashes: [u64; 2]) -> [usize; 2] {
+    fn stripes_of(table: LineArray, hashes: [u64; 2]) -> [usize; 2] {
         hashes.map(|hash| Stripes::index(hash, S::shared_bits(table.bits())))
     }
 
     /// Where the line of a table with a number is.
     #[inline]
-    fn line_at(table: Array, number: u64) -> POff<S::Bucket> {
+    fn line_at(table: LineArray, number: u64) -> POff<S::Bucket> {
         POff::new(table.offset() + number * S::Bucket::BYTES)
     }
 
     /// A line of a table that is in use, whose free slots are looked for.
     #[inline]
-    fn line(&self, table: Array, number: u64) -> &S::Bucket {
+    fn line(&self, table: LineArray, number: u64) -> &S::Bucket {
         self.line_for(table, number, None)
     }
 
     /// A line of a table that is in use. A watcher is told what a search for `key` reads.
     #[inline]
-    fn line_for(&self, table: Array, number: u64, key: Option<u64>) -> &S::Bucket {
+    fn line_for(&self, table: LineArray, number: u64, key: Option<u64>) -> &S::Bucket {
         let line: &S::Bucket = self.medium.at(Self::line_at(table, number));
         line.touch(&self.medium, key);
         line

@@ -7,9 +7,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Scheme, Spot, TwoHash, note_of};
+use super::{CandidateSlots, Scheme, TwoHash, note_of};
 use crate::bucket::Bucket;
-use crate::line::Array;
+use crate::line::LineArray;
 use crate::lock::Stripes;
 
 /// An entry that is to move.
@@ -33,7 +33,7 @@ impl<S: Scheme> TwoHash<S> {
     /// Frees a slot of a key with these hashes. False if that takes more movements than are
     /// allowed.
     #[cold]
-    pub(super) fn make_room(&self, table: Array, hashes: [u64; 2]) -> bool {
+    pub(super) fn make_room(&self, table: LineArray, hashes: [u64; 2]) -> bool {
         if S::MOVES_MAX == 0 {
             return false;
         }
@@ -52,7 +52,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// As [`TwoHash::make_room`] in a table that nobody else has.
-    pub(super) fn make_room_alone(&self, table: Array, hashes: [u64; 2]) -> bool {
+    pub(super) fn make_room_alone(&self, table: LineArray, hashes: [u64; 2]) -> bool {
         let moves = (S::MOVES_MAX > 0).then(|| self.find_moves(table, hashes));
         let Some(moves) = moves.flatten() else {
             return false;
@@ -69,7 +69,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// The movements that free a slot, the last one first.
-    fn find_moves(&self, table: Array, hashes: [u64; 2]) -> Option<Vec<Move>> {
+    fn find_moves(&self, table: LineArray, hashes: [u64; 2]) -> Option<Vec<Move>> {
         let homes = S::spots(table.bits(), hashes).map(|spot| Visited {
             line: spot.line,
             by: None,
@@ -87,7 +87,8 @@ impl<S: Scheme> TwoHash<S> {
                     continue;
                 };
                 let mut spots = S::spots(table.bits(), self.hashes(key));
-                let Some(Spot { line: to, .. }) = spots.find(|spot| spot.line != from) else {
+                let Some(CandidateSlots { line: to, .. }) = spots.find(|spot| spot.line != from)
+                else {
                     continue;
                 };
                 let step = Move {
@@ -114,7 +115,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// Moves an entry, unless somebody was there since it was planned.
-    fn run_move(&self, table: Array, step: Move) -> bool {
+    fn run_move(&self, table: LineArray, step: Move) -> bool {
         let bits = table.bits();
         let stripe = |line: u64| Stripes::index(line << (64 - bits), S::shared_bits(bits));
         let mut stripes = [stripe(step.from), stripe(step.to)];

@@ -6,7 +6,7 @@ use gabion_media::pmem::POff;
 
 use super::{Scheme, TwoHash, bytes_of_table};
 use crate::bucket::Bucket;
-use crate::line::{Array, LINE_BYTES, Line};
+use crate::line::{LINE_BYTES, Line, LineArray};
 use crate::{Error, Result};
 
 /// Percent of the slots that a table is planned to fill: it holds some more.
@@ -18,8 +18,8 @@ pub(super) fn planned_bits<S: Scheme>(capacity: u64) -> u32 {
         let slots = u128::from(S::slots(*bits)) * u128::from(PLANNED_LOAD) / 100;
         slots >= u128::from(capacity)
     };
-    let mut bits = S::BITS_MIN..=Array::BITS_MAX;
-    bits.find(holds).unwrap_or(Array::BITS_MAX)
+    let mut bits = S::BITS_MIN..=LineArray::BITS_MAX;
+    bits.find(holds).unwrap_or(LineArray::BITS_MAX)
 }
 
 /// A key with what a line keeps under it.
@@ -28,14 +28,14 @@ pub(super) type EntryOf<S> = (u64, <<S as Scheme>::Bucket as Bucket>::Value);
 impl<S: Scheme> TwoHash<S> {
     /// Makes room, unless another thread has done so since `full` was the table.
     #[cold]
-    pub(super) fn grow(&self, full: Array) -> Result<()> {
+    pub(super) fn grow(&self, full: LineArray) -> Result<()> {
         let _growth = self.growth.lock();
         if self.table() != full {
             return Ok(());
         }
         let held = self.stripes.lock_all();
         // A table of twice the size has room, unless many keys have the same hashes.
-        for bits in full.bits() + 1..=Array::BITS_MAX {
+        for bits in full.bits() + 1..=LineArray::BITS_MAX {
             if self.build(Some(full), bits)? {
                 drop(held);
                 return Ok(());
@@ -46,12 +46,12 @@ impl<S: Scheme> TwoHash<S> {
 
     /// Puts a table in the place of `old`, with its entries. All locks are held. False if they have
     /// no room in it.
-    pub(super) fn build(&self, old: Option<Array>, bits: u32) -> Result<bool> {
+    pub(super) fn build(&self, old: Option<LineArray>, bits: u32) -> Result<bool> {
         let word = &self.state().table;
         let hint = self.medium.offset_of(word).raw();
         let bytes = bytes_of_table::<S>(bits);
         let space = self.pool.alloc_aligned(bytes, LINE_BYTES, hint)?;
-        let table = Array::new(space.offset::<Line>().raw(), bits);
+        let table = LineArray::new(space.offset::<Line>().raw(), bits);
         self.medium.zero(table.offset(), bytes);
         let stash_used = AtomicU64::new(0);
         if !old.is_none_or(|old| self.copy(old, table, &stash_used)) {
@@ -75,7 +75,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// Uses a table, and so many lines of its stash.
-    pub(super) fn adopt(&self, table: Array, stash_used: u64) {
+    pub(super) fn adopt(&self, table: LineArray, stash_used: u64) {
         // ORDER: Release pairs with the acquire in `table`.
         self.table.store(table.0, Ordering::Release);
         // ORDER: Release pairs with the acquire in `stash_in_use`; after the table.
@@ -83,7 +83,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// Inserts all entries of a table into another one; false if there is no room.
-    fn copy(&self, old: Array, table: Array, stash_used: &AtomicU64) -> bool {
+    fn copy(&self, old: LineArray, table: LineArray, stash_used: &AtomicU64) -> bool {
         let lines = S::lines(old.bits()) + S::stash_lines(old.bits());
         (0..lines).all(|number| {
             let line = self.line(old, number);
@@ -94,7 +94,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// Inserts an entry into a table that nobody else has; false if there is no room.
-    fn insert_alone(&self, table: Array, stash_used: &AtomicU64, entry: EntryOf<S>) -> bool {
+    fn insert_alone(&self, table: LineArray, stash_used: &AtomicU64, entry: EntryOf<S>) -> bool {
         let (key, value) = entry;
         let hashes = self.hashes(key);
         let put = || self.put_into_spot(table, hashes, key, value);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::rebuild::planned_bits;
 use super::{NOTE_OFFSET_BITS, Scheme, TwoHash, bytes_of_table};
 use crate::bucket::Bucket;
-use crate::line::{Array, LINE_BYTES};
+use crate::line::{LINE_BYTES, LineArray};
 use crate::{Error, Result};
 
 impl<S: Scheme> TwoHash<S> {
@@ -13,7 +13,7 @@ impl<S: Scheme> TwoHash<S> {
     pub(super) fn recover(&self) -> Result<()> {
         let word = &self.state().table;
         // ORDER: Relaxed: nobody else has the index yet.
-        let table = Array(word.load(&self.medium, Ordering::Relaxed));
+        let table = LineArray(word.load(&self.medium, Ordering::Relaxed));
         if table.0 == 0 {
             self.build(None, planned_bits::<S>(self.facts.capacity))?;
             return Ok(());
@@ -34,8 +34,8 @@ impl<S: Scheme> TwoHash<S> {
         Ok(())
     }
 
-    fn is_within(&self, table: Array) -> bool {
-        let bits = S::BITS_MIN..=Array::BITS_MAX;
+    fn is_within(&self, table: LineArray) -> bool {
+        let bits = S::BITS_MIN..=LineArray::BITS_MAX;
         bits.contains(&table.bits())
             && table.offset() != 0
             && table.offset().is_multiple_of(LINE_BYTES)
@@ -43,14 +43,14 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// The line of a table at an offset, if there is one.
-    fn line_of_bytes(&self, table: Array, at: u64) -> Option<&S::Bucket> {
+    fn line_of_bytes(&self, table: LineArray, at: u64) -> Option<&S::Bucket> {
         let lines = table.offset()..table.offset() + bytes_of_table::<S>(table.bits());
         let is_line = lines.contains(&at) && (at - table.offset()).is_multiple_of(S::Bucket::BYTES);
         is_line.then(|| self.line(table, (at - table.offset()) / S::Bucket::BYTES))
     }
 
     /// Ends the entry that was being moved if its equal is there.
-    fn end_movement(&self, table: Array) {
+    fn end_movement(&self, table: LineArray) {
         // ORDER: Relaxed: as above.
         let note = self.state().note.load(&self.medium, Ordering::Relaxed);
         let at = note & ((1 << NOTE_OFFSET_BITS) - 1);

@@ -130,7 +130,7 @@ pub(crate) fn refuses<S: Scheme>() {
 /// an answer is lost in a crash, and the explorer sees it.
 pub(crate) fn catches_readers(registered: &'static Registered) {
     let keys = Keys::words(registered).expect("words are keys");
-    interleaved::catch_readers(keys, |file| file.ends_with("twohash/read.rs"));
+    interleaved::catch_readers(keys, |file| file.ends_with("twohash/readpath.rs"));
 }
 
 /// The tests of a scheme.

@@ -6,8 +6,8 @@
 //! structure and its caches are as the fill has left them, and once more after a rest. At the end
 //! all records are counted, so that no store is compared that does not hold what it was given.
 //!
-//! [`Terms`] is what can be chosen, [`workloads`] what is always done, and [`page`] writes what
-//! came of it: the caches beside the data, and what each store may lose, stand there too.
+//! [`EqualsOptions`] is what can be chosen, [`workloads`] what is always done, and [`page`] writes
+//! what came of it: the caches beside the data, and what each store may lose, stand there too.
 
 pub mod page;
 
@@ -30,7 +30,7 @@ const COUNT: &str = "count";
 
 /// What can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct EqualsOptions {
     /// Puts of the fill.
     pub num: u64,
     /// Size of every key.
@@ -51,9 +51,9 @@ pub struct Terms {
     pub first_seconds: u64,
 }
 
-impl Default for Terms {
-    fn default() -> Terms {
-        Terms {
+impl Default for EqualsOptions {
+    fn default() -> EqualsOptions {
+        EqualsOptions {
             num: 20_000_000,
             key_bytes: 16,
             value_bytes: 100,
@@ -67,7 +67,7 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
+impl EqualsOptions {
     /// What all phases share.
     ///
     /// # Errors
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn only_the_fill_is_not_ended_by_its_time() {
-        let terms = Terms::default();
+        let terms = EqualsOptions::default();
         let settings = terms.settings().unwrap();
         assert_eq!(settings.seconds_max, Some(5));
         assert!(settings.whole_fills && settings.warm_up == 0);
-        let hurried = Terms {
+        let hurried = EqualsOptions {
             seconds: 0,
             ..terms
         };

@@ -6,9 +6,9 @@
 
 use std::fmt::{self, Write};
 
-use super::{COUNT, FILL, MIXES, READS, REST, Terms};
+use super::{COUNT, EqualsOptions, FILL, MIXES, READS, REST};
 use crate::plan::without_label;
-use crate::result::{Moment, PhaseResult};
+use crate::result::{PhaseResult, TimelinePoint};
 use crate::summary::{Case, Cell, Summary};
 use crate::target::{Cache, Target};
 use crate::targets::Registry;
@@ -17,7 +17,7 @@ use crate::text::{bytes_text, count_text, counted, digits, percent, rounded_text
 /// What a page is made of, beside its results.
 pub struct Page<'a> {
     /// What was chosen.
-    pub terms: &'a Terms,
+    pub terms: &'a EqualsOptions,
     /// Size of every store's cache, in bytes.
     pub cache_bytes: u64,
     /// Memory that the processes of a store could use, where that was limited.
@@ -91,14 +91,14 @@ impl Page<'_> {
             terms.value_bytes
         )?;
         match held(results) {
-            Held::Equal(records) => writeln!(
+            DataSize::Equal(records) => writeln!(
                 out,
                 "All stores then hold the same {}, {} of keys and values.\n",
                 counted(records, "record", "records"),
                 bytes_text(records * self.record_bytes())
             )?,
-            Held::Unknown => writeln!(out)?,
-            Held::Unequal(all) => writeln!(
+            DataSize::Unknown => writeln!(out)?,
+            DataSize::Unequal(all) => writeln!(
                 out,
                 "\n\n**The stores do not hold equally many records, so their figures cannot be \
                  compared:** {}.\n",
@@ -405,7 +405,7 @@ fn drive_reads(result: &PhaseResult) -> Option<f64> {
 }
 
 /// Operations per second from the beginning of a phase until `seconds`, or until its end.
-fn within(throughput: &[Moment], seconds: f64) -> Option<f64> {
+fn within(throughput: &[TimelinePoint], seconds: f64) -> Option<f64> {
     let (mut from, mut operations) = (0.0, 0.0);
     for moment in throughput {
         let to = moment.seconds.min(seconds);
@@ -420,7 +420,7 @@ fn within(throughput: &[Moment], seconds: f64) -> Option<f64> {
 
 /// How many records the stores held after the fill.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum DataSize {
     /// So many, all of them.
     Equal(u64),
     /// No store came to the end of its fill.
@@ -430,7 +430,7 @@ pub enum Held {
 }
 
 /// How many records the stores of these results held after the fill.
-pub fn held(results: &[PhaseResult]) -> Held {
+pub fn held(results: &[PhaseResult]) -> DataSize {
     let mut all: Vec<(&str, u64)> = Vec::new();
     for result in results.iter().filter(|result| result.phase == FILL) {
         let held = (&*result.target, result.records_live.unwrap_or(0));
@@ -439,11 +439,13 @@ pub fn held(results: &[PhaseResult]) -> Held {
         }
     }
     match all.first() {
-        None => Held::Unknown,
-        Some((_, first)) if all.iter().all(|(_, records)| records == first) => Held::Equal(*first),
+        None => DataSize::Unknown,
+        Some((_, first)) if all.iter().all(|(_, records)| records == first) => {
+            DataSize::Equal(*first)
+        }
         Some(_) => {
             let each = |(name, records): &(&str, u64)| format!("{name} {}", count_text(*records));
-            Held::Unequal(all.iter().map(each).collect())
+            DataSize::Unequal(all.iter().map(each).collect())
         }
     }
 }
@@ -468,11 +470,11 @@ mod tests {
             space_bytes: 2 << 20,
             bytes_read_process: Some(0),
             throughput: vec![
-                Moment {
+                TimelinePoint {
                     seconds: 4.0,
                     ops_per_s: 2.0 * ops_per_s,
                 },
-                Moment {
+                TimelinePoint {
                     seconds: 10.0,
                     ops_per_s: ops_per_s / 3.0,
                 },
@@ -482,10 +484,10 @@ mod tests {
     }
 
     fn page(results: &[PhaseResult], notes: &[String]) -> String {
-        let terms = Terms {
+        let terms = EqualsOptions {
             num: 1000,
             first_seconds: 4,
-            ..Terms::default()
+            ..EqualsOptions::default()
         };
         let page = Page {
             terms: &terms,
@@ -582,13 +584,13 @@ mod tests {
 
     #[test]
     fn records_are_compared_over_all_repetitions() {
-        assert_eq!(held(&[]), Held::Unknown);
+        assert_eq!(held(&[]), DataSize::Unknown);
         let mut results = vec![result("wip", FILL, 0, 1.0), result("wip", FILL, 1, 1.0)];
-        assert_eq!(held(&results), Held::Equal(632));
+        assert_eq!(held(&results), DataSize::Equal(632));
         results[1].records_live = Some(631);
         assert_eq!(
             held(&results),
-            Held::Unequal(vec!["wip 632".to_owned(), "wip 631".to_owned()])
+            DataSize::Unequal(vec!["wip 632".to_owned(), "wip 631".to_owned()])
         );
     }
 

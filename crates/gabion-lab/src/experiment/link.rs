@@ -8,7 +8,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::Message;
 use crate::Error;
-use crate::plan::{End, Link, Trial};
+use crate::plan::{Trial, TrialEnd, TrialLink};
 use crate::result::PhaseResult;
 use crate::run::Turns;
 use crate::targets::Registry;
@@ -36,8 +36,8 @@ pub fn serve(registry: &Registry, input: impl Read, output: &mut impl Write) -> 
         turn: trial.turn_ms.map(Duration::from_millis),
     };
     match trial.run(registry, &mut link) {
-        Ok(End::Closed) => Ok(()),
-        Ok(End::ToBeKilled) => {
+        Ok(TrialEnd::Closed) => Ok(()),
+        Ok(TrialEnd::ToBeKilled) => {
             link.say(&Message::Kill)?;
             // Nothing may run that a killed process does not do: not even the end of `main`.
             loop {
@@ -91,7 +91,7 @@ impl<I: BufRead, O: Write> Turns for Pipes<'_, I, O> {
     }
 }
 
-impl<I: BufRead, O: Write> Link for Pipes<'_, I, O> {
+impl<I: BufRead, O: Write> TrialLink for Pipes<'_, I, O> {
     fn tell(&mut self, result: &PhaseResult) -> Result<(), Error> {
         self.say(&Message::Phase(Box::new(result.clone())))
     }

@@ -34,7 +34,7 @@ use crate::plan::{Plan, Resume, Trial};
 use crate::result::PhaseResult;
 use crate::targets::Registry;
 use group::Group;
-use process::{Heard, Process};
+use process::{Process, ProcessMessage};
 
 pub use link::serve;
 
@@ -185,29 +185,29 @@ impl Experiment<'_> {
         seat.process.go_on();
         let why = loop {
             match seat.process.hear(self.silence_max, || self.is_stopped()) {
-                Heard::Message(Message::Phase(result)) => {
+                ProcessMessage::Message(Message::Phase(result)) => {
                     seat.note_phase(&result);
                     report.results.push(*result);
                     each(Event::Phase(&report.results[report.results.len() - 1]))?;
                 }
-                Heard::Message(Message::TurnOver) => {
+                ProcessMessage::Message(Message::TurnOver) => {
                     seat.process.stop();
                     return Ok(());
                 }
-                Heard::Message(Message::Kill) => {
+                ProcessMessage::Message(Message::Kill) => {
                     seat.process.end(true)?;
                     seat.trial.resume = Some(seat.resume());
                     let group = seat.group.as_ref();
                     seat.process = Process::start((self.command)(), &seat.trial, group)?;
                     seat.process.go_on();
                 }
-                Heard::Message(Message::Failed(sentence)) => break Some(sentence),
-                Heard::Interrupted => break Some("interrupted".to_owned()),
-                Heard::Nothing => {
+                ProcessMessage::Message(Message::Failed(sentence)) => break Some(sentence),
+                ProcessMessage::Interrupted => break Some("interrupted".to_owned()),
+                ProcessMessage::Nothing => {
                     let seconds = self.silence_max.as_secs();
                     break Some(format!("no phase ended within {seconds} s"));
                 }
-                Heard::End => break None,
+                ProcessMessage::End => break None,
             }
         };
         seat.is_running = false;

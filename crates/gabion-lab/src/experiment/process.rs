@@ -26,7 +26,7 @@ pub(super) struct Process {
 }
 
 /// What is heard of a process.
-pub(super) enum Heard {
+pub(super) enum ProcessMessage {
     Message(Message),
     /// It has closed its output, as it does when it ends.
     End,
@@ -87,20 +87,26 @@ impl Process {
     }
 
     /// The next message. Waits for at most `silence_max`, and until `is_stopped`.
-    pub(super) fn hear(&self, silence_max: Duration, is_stopped: impl Fn() -> bool) -> Heard {
+    pub(super) fn hear(
+        &self,
+        silence_max: Duration,
+        is_stopped: impl Fn() -> bool,
+    ) -> ProcessMessage {
         let begin = Instant::now();
         loop {
             match self.lines.recv_timeout(LOOK_INTERVAL) {
                 Ok(line) => {
                     if let Ok(message) = serde_json::from_str(&line) {
-                        return Heard::Message(message);
+                        return ProcessMessage::Message(message);
                     }
                     // Some libraries print to standard output what they have to say.
                 }
-                Err(RecvTimeoutError::Disconnected) => return Heard::End,
-                Err(RecvTimeoutError::Timeout) if is_stopped() => return Heard::Interrupted,
+                Err(RecvTimeoutError::Disconnected) => return ProcessMessage::End,
+                Err(RecvTimeoutError::Timeout) if is_stopped() => {
+                    return ProcessMessage::Interrupted;
+                }
                 Err(RecvTimeoutError::Timeout) if begin.elapsed() > silence_max => {
-                    return Heard::Nothing;
+                    return ProcessMessage::Nothing;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -78,7 +78,7 @@ pub struct Verdict {
 
 /// What is said of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ClaimResult {
     /// It holds.
     Holds,
     /// It holds, and ours is better than the paper's by a factor of [`Rule::MUCH`] or more.
@@ -105,7 +105,7 @@ impl Rule {
     pub const MUCH: f64 = 2.0;
 
     /// What is said of these two numbers.
-    fn judge(self, paper: f64, ours: f64) -> Answer {
+    fn judge(self, paper: f64, ours: f64) -> ClaimResult {
         let is_order = paper == 1.0 || paper == 0.0;
         let (holds, is_much) = match self {
             Rule::Near(part) => ((ours - paper).abs() <= part * paper.abs(), false),
@@ -118,12 +118,12 @@ impl Rule {
                 let is_change = change > Rule::DEAD_BAND && change >= Rule::SHARE_MIN * claimed;
                 (is_change, change >= Rule::MUCH * claimed)
             }
-            Rule::Incomparable => return Answer::NotComparable,
+            Rule::Incomparable => return ClaimResult::NotComparable,
         };
         match holds {
-            true if is_much && !is_order => Answer::HoldsBetter,
-            true => Answer::Holds,
-            false => Answer::DoesNotHold,
+            true if is_much && !is_order => ClaimResult::HoldsBetter,
+            true => ClaimResult::Holds,
+            false => ClaimResult::DoesNotHold,
         }
     }
 
@@ -139,32 +139,32 @@ impl Rule {
     }
 }
 
-impl Answer {
+impl ClaimResult {
     /// All of them, in the order in which they are counted.
-    pub const ALL: [Answer; 6] = [
-        Answer::Holds,
-        Answer::HoldsBetter,
-        Answer::NotComparable,
-        Answer::DoesNotHold,
-        Answer::TooShort,
-        Answer::NotRun,
+    pub const ALL: [ClaimResult; 6] = [
+        ClaimResult::Holds,
+        ClaimResult::HoldsBetter,
+        ClaimResult::NotComparable,
+        ClaimResult::DoesNotHold,
+        ClaimResult::TooShort,
+        ClaimResult::NotRun,
     ];
 
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            Answer::Holds => "holds",
-            Answer::HoldsBetter => "holds better",
-            Answer::NotComparable => "not comparable here",
-            Answer::DoesNotHold => "does not hold",
-            Answer::TooShort => "too short to tell",
-            Answer::NotRun => "not run",
+            ClaimResult::Holds => "holds",
+            ClaimResult::HoldsBetter => "holds better",
+            ClaimResult::NotComparable => "not comparable here",
+            ClaimResult::DoesNotHold => "does not hold",
+            ClaimResult::TooShort => "too short to tell",
+            ClaimResult::NotRun => "not run",
         }
     }
 
     /// Whether the claim holds.
     pub fn holds(self) -> bool {
-        matches!(self, Answer::Holds | Answer::HoldsBetter)
+        matches!(self, ClaimResult::Holds | ClaimResult::HoldsBetter)
     }
 }
 
@@ -216,10 +216,10 @@ impl Claim {
 
 impl Verdict {
     /// What is said of the claim.
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> ClaimResult {
         match &self.not_run {
-            Some(_) => Answer::NotRun,
-            None if !self.ours.is_finite() => Answer::TooShort,
+            Some(_) => ClaimResult::NotRun,
+            None if !self.ours.is_finite() => ClaimResult::TooShort,
             None => self.claim.rule.judge(self.claim.paper, self.ours),
         }
     }
@@ -228,9 +228,9 @@ impl Verdict {
     pub fn why(&self) -> &str {
         match (self.answer(), &self.not_run) {
             (_, Some(why)) => why,
-            (Answer::TooShort, _) => "The run was too short to tell.",
-            (Answer::NotComparable | Answer::DoesNotHold, _) => self.claim.why,
-            (Answer::Holds | Answer::HoldsBetter | Answer::NotRun, _) => "",
+            (ClaimResult::TooShort, _) => "The run was too short to tell.",
+            (ClaimResult::NotComparable | ClaimResult::DoesNotHold, _) => self.claim.why,
+            (ClaimResult::Holds | ClaimResult::HoldsBetter | ClaimResult::NotRun, _) => "",
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
     /// Each rule at its borders.
     #[test]
     fn a_claim_holds_by_its_rule() {
-        use Answer::{DoesNotHold, Holds, HoldsBetter, NotComparable};
+        use ClaimResult::{DoesNotHold, Holds, HoldsBetter, NotComparable};
         for (paper, rule, ours, answer) in [
             (2.0, Rule::Near(0.15), 2.29, Holds),
             (2.0, Rule::Near(0.15), 2.31, DoesNotHold),
@@ -359,7 +359,7 @@ mod tests {
         ] {
             let verdict = claim(1.2, Rule::Change, too_short).verdict(&outcome());
             let verdict = verdict.unwrap();
-            assert_eq!(verdict.answer(), Answer::TooShort);
+            assert_eq!(verdict.answer(), ClaimResult::TooShort);
             assert!(verdict.why().contains("too short"));
         }
     }
@@ -386,16 +386,19 @@ mod tests {
             let claim = claim(2.0, Rule::AtLeast(0.0), ours);
             claim.verdict(&outcome).unwrap()
         };
-        assert_eq!(told(&both).answer(), Answer::Holds);
+        assert_eq!(told(&both).answer(), ClaimResult::Holds);
         let absent = told(&both[..1]);
-        assert_eq!(absent.answer(), Answer::NotRun);
+        assert_eq!(absent.answer(), ClaimResult::NotRun);
         assert!(absent.why().contains("built without"), "{}", absent.why());
         // It was run, but too shortly.
-        assert_eq!(told(&both[1..]).answer(), Answer::TooShort);
+        assert_eq!(told(&both[1..]).answer(), ClaimResult::TooShort);
 
         let claim = claim(1.0, Rule::AtLeast(0.0), Ours::Ratio(LOAD, ABSENT));
         let absent = claim.verdict(&outcome()).unwrap();
-        assert_eq!((absent.answer(), absent.why()), (Answer::NotRun, "no way"));
+        assert_eq!(
+            (absent.answer(), absent.why()),
+            (ClaimResult::NotRun, "no way")
+        );
     }
 
     #[test]

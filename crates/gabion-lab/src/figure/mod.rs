@@ -1,12 +1,12 @@
 //! Figures and tables of the papers: how each is made, what it shows, what the paper claims of it.
 //!
-//! A [`Figure`] is made in one of three ways ([`Making`]): by runs of stores ([`crate::stores`]),
-//! or by a function about one structure ([`crate::structure`]), with files or without. What comes
-//! of it is an [`Outcome`]: results of phases, or tables of rows, in which a number is named by its
-//! table, by a coordinate on each axis, such as an index and a workload, and by its column
-//! ([`crate::rows`]). A [`Claim`] is a number of the paper, the name of ours, and the [`Rule`] by
-//! which it holds; a claim that names no number is an error, and is found by the test that makes
-//! every figure in a small size.
+//! A [`Figure`] is made in one of three ways ([`FigureSource`]): by runs of stores
+//! ([`crate::stores`]), or by a function about one structure ([`crate::structure`]), with files or
+//! without. What comes of it is an [`Outcome`]: results of phases, or tables of rows, in which a
+//! number is named by its table, by a coordinate on each axis, such as an index and a workload, and
+//! by its column ([`crate::rows`]). A [`Claim`] is a number of the paper, the name of ours, and the
+//! [`Rule`] by which it holds; a claim that names no number is an error, and is found by the test
+//! that makes every figure in a small size.
 //!
 //! [`PAPERS`] is the one list of figures: the program, the reproduction and its page take all names
 //! from there. To add a figure: a row in the list of its paper.
@@ -19,7 +19,7 @@ mod phases;
 
 use std::path::Path;
 
-pub use claim::{Answer, Claim, Ours, Rule, Verdict};
+pub use claim::{Claim, ClaimResult, Ours, Rule, Verdict};
 pub use curves::{Curve, Line};
 pub use list::{PAPERS, figures, named};
 pub use outcome::Outcome;
@@ -27,7 +27,7 @@ pub use outcome::Outcome;
 use crate::Error;
 use crate::rows::Table;
 use crate::scale::Scale;
-use crate::stores::{Beside, Measure, Runs};
+use crate::stores::{Comparison, Measure, Runs};
 use crate::structure::Shown;
 use crate::text::Unit;
 
@@ -50,7 +50,7 @@ pub struct Figure {
     /// One line of help.
     pub about: &'static str,
     /// How it is made.
-    pub making: Making,
+    pub making: FigureSource,
     /// The part of the paper's size at which a reproduction of scale 1 makes it.
     pub part: f64,
     /// What the paper claims, besides the numbers that the runs have from it.
@@ -63,7 +63,7 @@ pub struct Figure {
 
 /// How a figure is made.
 #[derive(Clone, Copy, Debug)]
-pub enum Making {
+pub enum FigureSource {
     /// By phases on stores.
     Stores(&'static Runs),
     /// By the figure itself.
@@ -84,7 +84,7 @@ impl Figure {
         name: "",
         tables: &[],
         about: "",
-        making: Making::Structure(|_| Ok(Vec::new())),
+        making: FigureSource::Structure(|_| Ok(Vec::new())),
         part: 1.0,
         claims: &[],
         caveat: "",
@@ -100,20 +100,20 @@ impl Figure {
     pub fn command(&self, part: f64) -> String {
         let command = format!("gabion lab figure {} --scale {part}", self.name);
         match self.making {
-            Making::Structure(_) => command,
-            Making::Stores(runs) if !runs.peers.is_empty() => {
+            FigureSource::Structure(_) => command,
+            FigureSource::Stores(runs) if !runs.peers.is_empty() => {
                 let targets = [runs.targets, runs.peers].concat().join(",");
                 format!("{command} --target {targets} --dir DIR")
             }
-            Making::Stores(_) | Making::Files(_) => format!("{command} --dir DIR"),
+            FigureSource::Stores(_) | FigureSource::Files(_) => format!("{command} --dir DIR"),
         }
     }
 
     /// What the paper says besides its numbers.
     pub fn says(&self) -> &'static str {
         match self.making {
-            Making::Stores(runs) => runs.says,
-            Making::Structure(_) | Making::Files(_) => "",
+            FigureSource::Stores(runs) => runs.says,
+            FigureSource::Structure(_) | FigureSource::Files(_) => "",
         }
     }
 
@@ -136,10 +136,10 @@ impl Figure {
 
     /// Numbers that the runs themselves have from the paper, of targets of ours.
     fn of_runs(&self, outcome: &Outcome) -> Vec<Verdict> {
-        let Making::Stores(runs) = self.making else {
+        let FigureSource::Stores(runs) = self.making else {
             return Vec::new();
         };
-        let verdict = |Beside { paper, ours }: Beside| {
+        let verdict = |Comparison { paper, ours }: Comparison| {
             let is_fill = paper.workload.starts_with("fill");
             let (unit, rule, why) = match paper.measure {
                 Measure::OpsPerS if is_fill => (Unit::PerSecond, Rule::AtLeast(0.0), ""),
@@ -169,7 +169,7 @@ impl Figure {
             }
         };
         let besides = runs.beside(&outcome.results).into_iter();
-        let is_ours = |beside: &Beside| runs.targets.contains(&beside.paper.target);
+        let is_ours = |beside: &Comparison| runs.targets.contains(&beside.paper.target);
         besides.filter(is_ours).map(verdict).collect()
     }
 }

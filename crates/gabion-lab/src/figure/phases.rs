@@ -1,6 +1,6 @@
 //! Numbers of figures about stores, computed from the results of their phases.
 
-use crate::result::{Moment, PhaseResult};
+use crate::result::{PhaseResult, TimelinePoint};
 use crate::summary::Spread;
 
 /// Part of a region behind its beginning in which throughput counts as that of the change.
@@ -58,7 +58,7 @@ pub(super) fn mean_at_changes(results: &[PhaseResult]) -> Option<f64> {
 fn by_operations(result: &PhaseResult) -> Vec<(f64, f64)> {
     let (mut before, mut done) = (0.0, 0.0);
     let mut places = Vec::new();
-    for &Moment { seconds, ops_per_s } in &result.throughput {
+    for &TimelinePoint { seconds, ops_per_s } in &result.throughput {
         let operations = ops_per_s * (seconds - before);
         places.push((done + operations / 2.0, ops_per_s));
         (before, done) = (seconds, done + operations);
@@ -174,8 +174,8 @@ mod tests {
     }
 
     /// Moments of a second each.
-    fn moments(rates: &[f64]) -> Vec<Moment> {
-        let moment = |(at, rate): (usize, &f64)| Moment {
+    fn moments(rates: &[f64]) -> Vec<TimelinePoint> {
+        let moment = |(at, rate): (usize, &f64)| TimelinePoint {
             seconds: at as f64 + 1.0,
             ops_per_s: *rate,
         };

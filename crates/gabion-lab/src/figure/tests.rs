@@ -11,9 +11,9 @@ fn every_claim_about_a_structure_has_its_number() {
     let scale = Scale::new(0.000_1).unwrap();
     for figure in figures() {
         let tables = match figure.making {
-            Making::Structure(make) => make(scale).unwrap(),
-            Making::Files(make) => make(scale, dir.path()).unwrap(),
-            Making::Stores(_) => continue,
+            FigureSource::Structure(make) => make(scale).unwrap(),
+            FigureSource::Files(make) => make(scale, dir.path()).unwrap(),
+            FigureSource::Stores(_) => continue,
         };
         assert!(
             tables.iter().all(|table| !table.rows.is_empty()),
@@ -118,10 +118,10 @@ fn a_bound_does_not_hold_by_what_was_not_measured() {
         let is_meant = |verdict: &&Verdict| verdict.claim.unit == Unit::Times;
         verdicts.iter().find(is_meant).unwrap().answer()
     };
-    assert_eq!(told(1.0, 0.0), Answer::TooShort);
-    assert_eq!(told(1.0, 3.0), Answer::Holds);
-    assert_eq!(told(1.0, 9.0), Answer::DoesNotHold);
-    assert_eq!(told(0.5, 3.0), Answer::NotComparable);
+    assert_eq!(told(1.0, 0.0), ClaimResult::TooShort);
+    assert_eq!(told(1.0, 3.0), ClaimResult::Holds);
+    assert_eq!(told(1.0, 9.0), ClaimResult::DoesNotHold);
+    assert_eq!(told(0.5, 3.0), ClaimResult::NotComparable);
 }
 
 /// Reads that the page cache answers are not compared with reads that wait for a drive.
@@ -141,7 +141,11 @@ fn reads_from_memory_are_not_compared_with_reads_from_a_drive() {
     fill.ops_per_s = 1e6;
     let verdicts = verdicts("flexdb", 0.01, vec![read, fill]);
     let answers: Vec<_> = verdicts[..3].iter().map(Verdict::answer).collect();
-    let expected = [Answer::Holds, Answer::NotComparable, Answer::NotComparable];
+    let expected = [
+        ClaimResult::Holds,
+        ClaimResult::NotComparable,
+        ClaimResult::NotComparable,
+    ];
     assert_eq!(answers, expected);
     assert!(verdicts[1].why().contains("page cache"));
 }

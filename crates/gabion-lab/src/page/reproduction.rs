@@ -16,8 +16,8 @@ use super::open;
 use super::scale::Axis;
 use super::verdicts::{self, Shown, class, reason, shown};
 use crate::Error;
-use crate::figure::{Answer, Curve, Outcome, PAPERS, Verdict, figures};
-use crate::reproduce::Terms;
+use crate::figure::{ClaimResult, Curve, Outcome, PAPERS, Verdict, figures};
+use crate::reproduce::FigureTerms;
 use crate::result::PhaseResult;
 use crate::rows::Table;
 use crate::text::{Unit, count_text, digits};
@@ -30,12 +30,12 @@ const CASE_CHARS_MAX: usize = 26;
 /// # Errors
 /// [`Error::Meaningless`] if a figure has no number for one of its claims, [`Error::Request`] if
 /// there is no such figure.
-pub fn page(terms: &Terms, outcomes: &[Outcome], notes: &[String]) -> Result<String, Error> {
+pub fn page(terms: &FigureTerms, outcomes: &[Outcome], notes: &[String]) -> Result<String, Error> {
     let shown = shown(outcomes)?;
     Ok(whole(terms, &shown, notes).expect("a string takes all that is written"))
 }
 
-fn whole(terms: &Terms, shown: &[Shown<'_>], notes: &[String]) -> Result<String, fmt::Error> {
+fn whole(terms: &FigureTerms, shown: &[Shown<'_>], notes: &[String]) -> Result<String, fmt::Error> {
     let mut out = String::new();
     open(&mut out, "The papers, reproduced")?;
     header(&mut out, terms, shown, notes)?;
@@ -67,7 +67,12 @@ fn whole(terms: &Terms, shown: &[Shown<'_>], notes: &[String]) -> Result<String,
     Ok(out)
 }
 
-fn header(out: &mut String, terms: &Terms, shown: &[Shown<'_>], notes: &[String]) -> fmt::Result {
+fn header(
+    out: &mut String,
+    terms: &FigureTerms,
+    shown: &[Shown<'_>],
+    notes: &[String],
+) -> fmt::Result {
     writeln!(out, "<header><h1>The papers, reproduced</h1>")?;
     for note in notes {
         writeln!(out, "<p class=\"note\">{}</p>", escaped(note))?;
@@ -298,7 +303,7 @@ fn draw(out: &mut String, curve: &Curve) -> fmt::Result {
 
 /// Why claims do not hold or are not judged; those of the same reason together.
 fn reasons(out: &mut String, verdicts: &[Verdict]) -> fmt::Result {
-    let mut told: Vec<(Answer, &str, Vec<&str>)> = Vec::new();
+    let mut told: Vec<(ClaimResult, &str, Vec<&str>)> = Vec::new();
     for verdict in verdicts.iter().filter(|verdict| !verdict.answer().holds()) {
         let (answer, why, case) = (verdict.answer(), reason(verdict), verdict.claim.case);
         match told.iter_mut().find(|it| (it.0, it.1) == (answer, why)) {
@@ -361,13 +366,13 @@ fn phases(out: &mut String, results: &[PhaseResult]) -> fmt::Result {
 mod tests {
     use super::super::tests::{check, of_class, parsed};
     use super::*;
-    use crate::figure::{Claim, Making, named};
+    use crate::figure::{Claim, FigureSource, named};
     use crate::page::sample;
     use crate::page::verdicts::score;
     use crate::scale::Scale;
 
-    fn terms() -> Terms {
-        Terms {
+    fn terms() -> FigureTerms {
+        FigureTerms {
             scale: 0.5,
             version: "1.2 & 3".to_owned(),
             machine: "a <machine>".to_owned(),
@@ -378,7 +383,7 @@ mod tests {
     /// Outcomes of the figures about structures that take no time, as they are.
     fn outcomes(names: &[&str]) -> Vec<Outcome> {
         let outcome = |name: &&str| {
-            let Making::Structure(make) = named(name).unwrap().making else {
+            let FigureSource::Structure(make) = named(name).unwrap().making else {
                 panic!("{name} is about stores");
             };
             Outcome {
@@ -430,7 +435,7 @@ mod tests {
             .sum();
         let score = score(&outcomes).unwrap();
         assert_eq!(score.claims(), claims);
-        let failed = score.count(Answer::DoesNotHold);
+        let failed = score.count(ClaimResult::DoesNotHold);
         assert_eq!(of_class(document.root(), "failed").count(), failed);
         let has_command = |node| parsed_text(node).contains("gabion lab figure ");
         assert!(of_class(document.root(), "failed").all(has_command));
@@ -486,7 +491,7 @@ mod tests {
         assert!(!page.contains("What does not hold"));
         let score = score(&outcomes).unwrap();
         assert_eq!(
-            (score.claims(), score.count(Answer::NotRun)),
+            (score.claims(), score.count(ClaimResult::NotRun)),
             (not_run, not_run)
         );
         assert_eq!(score.text(), format!("not run: {not_run}"));

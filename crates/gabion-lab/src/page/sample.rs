@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::measure::Percentiles;
-use crate::result::{BytesWritten, LatencyPoint, Moment, OperationLatency, PhaseResult};
+use crate::result::{BytesWritten, LatencyPoint, OperationLatency, PhaseResult, TimelinePoint};
 
 /// Names, and how fast and how write-hungry each is.
 const TARGETS: [(&str, f64, f64); 8] = [
@@ -220,9 +220,9 @@ fn settings(target: usize) -> serde_json::Value {
     })
 }
 
-fn throughput(ops_per_s: f64, seconds: f64, hunger: f64, noise: &mut Noise) -> Vec<Moment> {
+fn throughput(ops_per_s: f64, seconds: f64, hunger: f64, noise: &mut Noise) -> Vec<TimelinePoint> {
     let count = 60_u32.max(u32::try_from(whole(seconds)).unwrap());
-    let mut moments: Vec<Moment> = Vec::new();
+    let mut moments: Vec<TimelinePoint> = Vec::new();
     for index in 1..=count {
         let part = f64::from(index) / f64::from(count);
         let dip = if noise.next() < 0.01 * hunger {
@@ -231,7 +231,7 @@ fn throughput(ops_per_s: f64, seconds: f64, hunger: f64, noise: &mut Noise) -> V
             1.0
         };
         let slope = 1.25 - 0.4 * part.sqrt();
-        moments.push(Moment {
+        moments.push(TimelinePoint {
             seconds: part * seconds,
             ops_per_s: ops_per_s * slope * dip * (0.93 + 0.14 * noise.next()),
         });

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use super::format::escaped;
 use crate::Error;
-use crate::figure::{Answer, Claim, Figure, Outcome, Verdict, figures, named};
+use crate::figure::{Claim, ClaimResult, Figure, Outcome, Verdict, figures, named};
 
 /// A figure with what came of it and what that says about the claims.
 pub(super) struct Shown<'a> {
@@ -16,7 +16,7 @@ pub(super) struct Shown<'a> {
 
 /// How many claims have each answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Score([usize; Answer::ALL.len()]);
+pub struct Score([usize; ClaimResult::ALL.len()]);
 
 impl Score {
     pub(super) fn of(shown: &[Shown<'_>]) -> Score {
@@ -26,11 +26,11 @@ impl Score {
                 .filter(|verdict| verdict.answer() == answer)
                 .count()
         };
-        Score(Answer::ALL.map(count))
+        Score(ClaimResult::ALL.map(count))
     }
 
     /// Claims with this answer.
-    pub fn count(&self, answer: Answer) -> usize {
+    pub fn count(&self, answer: ClaimResult) -> usize {
         let counts = self.counts();
         counts
             .filter(|(one, _)| *one == answer)
@@ -52,8 +52,8 @@ impl Score {
         told.join("; ")
     }
 
-    fn counts(&self) -> impl Iterator<Item = (Answer, usize)> {
-        Answer::ALL.into_iter().zip(self.0)
+    fn counts(&self) -> impl Iterator<Item = (ClaimResult, usize)> {
+        ClaimResult::ALL.into_iter().zip(self.0)
     }
 }
 
@@ -86,11 +86,11 @@ pub(super) fn shown(outcomes: &[Outcome]) -> Result<Vec<Shown<'_>>, Error> {
 }
 
 /// The class of a claim with this answer.
-pub(super) fn class(answer: Answer) -> &'static str {
+pub(super) fn class(answer: ClaimResult) -> &'static str {
     match answer {
-        Answer::Holds | Answer::HoldsBetter => "held",
-        Answer::DoesNotHold => "broken",
-        Answer::NotComparable | Answer::TooShort | Answer::NotRun => "absent",
+        ClaimResult::Holds | ClaimResult::HoldsBetter => "held",
+        ClaimResult::DoesNotHold => "broken",
+        ClaimResult::NotComparable | ClaimResult::TooShort | ClaimResult::NotRun => "absent",
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn write(out: &mut String, shown: &[Shown<'_>]) -> fmt::Result {
     )?;
     for (answer, count) in score.counts() {
         // What all programs can run is run mostly, and long enough.
-        let is_rare = matches!(answer, Answer::TooShort | Answer::NotRun);
+        let is_rare = matches!(answer, ClaimResult::TooShort | ClaimResult::NotRun);
         if count > 0 || !is_rare {
             writeln!(
                 out,
@@ -115,7 +115,7 @@ pub(super) fn write(out: &mut String, shown: &[Shown<'_>]) -> fmt::Result {
         }
     }
     writeln!(out, "</tbody></table></div></section>")?;
-    if score.count(Answer::DoesNotHold) > 0 {
+    if score.count(ClaimResult::DoesNotHold) > 0 {
         broken(out, shown)?;
     }
     Ok(())
@@ -134,7 +134,7 @@ fn broken(out: &mut String, shown: &[Shown<'_>]) -> fmt::Result {
     for one in shown {
         let command = one.figure.command(one.outcome.part);
         let verdicts = one.verdicts.iter();
-        for verdict in verdicts.filter(|verdict| verdict.answer() == Answer::DoesNotHold) {
+        for verdict in verdicts.filter(|verdict| verdict.answer() == ClaimResult::DoesNotHold) {
             let Claim {
                 says, case, unit, ..
             } = verdict.claim;

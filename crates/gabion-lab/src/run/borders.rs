@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use super::{Phase, Runner};
 use crate::Error;
-use crate::result::Borders;
+use crate::result::KeyBorders;
 use crate::workload::Distribution;
 
 const QUARTERS: u64 = 4;
@@ -16,7 +16,7 @@ pub(super) struct Seen<'r> {
     runner: &'r Runner<'r>,
     total: u64,
     /// `None` in phases that do not change their keys.
-    borders: Option<RefCell<Vec<Borders>>>,
+    borders: Option<RefCell<Vec<KeyBorders>>>,
 }
 
 impl<'r> Seen<'r> {
@@ -43,7 +43,7 @@ impl<'r> Seen<'r> {
             let shape = &self.runner.keys;
             let place =
                 |key: &Vec<u8>| shape.records_below(key, settings.num) as f64 / settings.num as f64;
-            borders.borrow_mut().push(Borders {
+            borders.borrow_mut().push(KeyBorders {
                 operations,
                 places: keys.iter().map(place).collect(),
             });
@@ -52,7 +52,7 @@ impl<'r> Seen<'r> {
     }
 
     /// What was seen, in a phase that has ended after so many operations.
-    pub(super) fn all(self, operations: u64) -> Result<Vec<Borders>, Error> {
+    pub(super) fn all(self, operations: u64) -> Result<Vec<KeyBorders>, Error> {
         self.look(operations)?;
         Ok(self.borders.map(RefCell::into_inner).unwrap_or_default())
     }

@@ -43,10 +43,10 @@ use outcome::{Outcome, check};
 use pace::{Pace, Wait};
 use progress::Counter;
 use watch::Watch;
-use worker::{Done, Shared, Worker};
+use worker::{Worker, WorkerCounters, WorkerResult};
 
 pub use settings::Settings;
-pub use turns::{Alone, Turns};
+pub use turns::{NoTurns, Turns};
 
 /// A store and what is known about it.
 #[derive(Clone, Copy)]
@@ -119,7 +119,7 @@ impl<'a> Runner<'a> {
     /// What the store says, or [`Error::Meaningless`] when the phase did not do what its figures
     /// would claim.
     pub fn run(&self, workload: &Workload) -> Result<PhaseResult, Error> {
-        self.run_in_turns(workload, 0, &mut Alone)
+        self.run_in_turns(workload, 0, &mut NoTurns)
     }
 
     /// The same, in turns with others. The first turn must have been taken, and the last one is
@@ -136,7 +136,7 @@ impl<'a> Runner<'a> {
     ) -> Result<PhaseResult, Error> {
         if self.settings.warm_up > 0 && workload.workers == Workers::Threads {
             let phase = self.phase(workload, self.settings.warm_up, "warm-up");
-            let outcome = self.perform(&phase, &mut Alone)?;
+            let outcome = self.perform(&phase, &mut NoTurns)?;
             self.note_changes(&phase, &outcome);
         }
         measure::reset_rss_max();
@@ -244,7 +244,7 @@ impl<'a> Runner<'a> {
         let counters: Vec<Counter> = (0..=threads).map(|_| Counter::default()).collect();
         let (ended, ends) = mpsc::channel();
         thread::scope(|scope| {
-            let shared = |thread: usize| Shared {
+            let shared = |thread: usize| WorkerCounters {
                 gate: &gate,
                 counter: &counters[thread],
             };
@@ -305,7 +305,7 @@ impl<'a> Runner<'a> {
             let last = done.iter().map(|(.., end)| *end).max();
             let whole = last.zip(first).map_or(Duration::ZERO, |(l, f)| l - f);
             let seconds = whole.saturating_sub(seen.paused).as_secs_f64();
-            let done: Vec<Done> = done.into_iter().map(|(done, ..)| done).collect();
+            let done: Vec<WorkerResult> = done.into_iter().map(|(done, ..)| done).collect();
             let mut outcome = Outcome::gather(workload, &done, paced.as_ref(), seconds);
             outcome.throughput = seen.timeline.moments(seconds, outcome.operations);
             outcome.is_capped = seen.is_capped && outcome.operations < phase.total;
@@ -320,8 +320,8 @@ impl<'a> Runner<'a> {
         &self,
         mut worker: Worker<'_>,
         phase: &Phase<'_>,
-        shared: Shared<'_>,
-    ) -> Result<Done, Error> {
+        shared: WorkerCounters<'_>,
+    ) -> Result<WorkerResult, Error> {
         let (place, operations) = worker.share(phase);
         match self.settings.rate {
             Some(rate) if !worker.is_walk() => {

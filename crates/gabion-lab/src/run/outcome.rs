@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::worker::Done;
+use super::worker::WorkerResult;
 use crate::Error;
 use crate::measure::Latencies;
-use crate::result::{Borders, Moment, OperationLatency};
+use crate::result::{KeyBorders, OperationLatency, TimelinePoint};
 use crate::text::counted;
 use crate::workload::{Operation, Workload};
 
@@ -19,8 +19,8 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) latencies: Latencies,
     pub(super) by_operation: BTreeMap<String, OperationLatency>,
-    pub(super) throughput: Vec<Moment>,
-    pub(super) borders: Vec<Borders>,
+    pub(super) throughput: Vec<TimelinePoint>,
+    pub(super) borders: Vec<KeyBorders>,
     /// The phase was ended by its time limit.
     pub(super) is_capped: bool,
     pub(super) is_sampled: bool,
@@ -62,8 +62,8 @@ pub(super) fn check(workload: &Workload, wanted: u64, outcome: &Outcome) -> Resu
 impl Outcome {
     pub(super) fn gather(
         workload: &Workload,
-        done: &[Done],
-        paced: Option<&Done>,
+        done: &[WorkerResult],
+        paced: Option<&WorkerResult>,
         seconds: f64,
     ) -> Outcome {
         let all = || done.iter().chain(paced);

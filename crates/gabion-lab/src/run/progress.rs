@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::result::Moment;
+use crate::result::TimelinePoint;
 
 /// The first interval. It doubles whenever there are too many moments.
 const INTERVAL_FIRST: Duration = Duration::from_millis(10);
@@ -75,7 +75,7 @@ impl Timeline {
     }
 
     /// The rates between the looks, the phase's end included.
-    pub(super) fn moments(&self, seconds: f64, operations: u64) -> Vec<Moment> {
+    pub(super) fn moments(&self, seconds: f64, operations: u64) -> Vec<TimelinePoint> {
         let half = self.interval.as_secs_f64() / 2.0;
         // What is left after the last look is too short for a rate of its own; it goes with it.
         let looks = self.samples.iter().filter(|(at, _)| *at < seconds - half);
@@ -83,7 +83,7 @@ impl Timeline {
         let mut moments = Vec::new();
         for &(at, done) in looks.chain([&(seconds, operations)]) {
             let rate = done.saturating_sub(before.1) as f64 / (at - before.0).max(1e-9);
-            moments.push(Moment {
+            moments.push(TimelinePoint {
                 seconds: at,
                 ops_per_s: rate,
             });

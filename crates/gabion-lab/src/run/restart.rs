@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::count::count;
 use super::outcome::Outcome;
-use super::worker::Done;
+use super::worker::WorkerResult;
 use super::{Marks, Runner};
 use crate::Error;
 use crate::measure::{Latencies, ProcessUse};
@@ -45,7 +45,7 @@ impl Runner<'_> {
         }
         let mut latencies = Latencies::new();
         latencies.record(opened);
-        let done = Done {
+        let done = WorkerResult {
             operations: 1,
             found,
             conflicts: 0,

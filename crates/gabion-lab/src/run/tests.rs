@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::target::{Session, StoreOptions, Target};
-use crate::targets::{btreemap, empty, flex, wip};
+use crate::targets::{btreemap, empty, flex, gabion_store};
 use crate::workload::WORKLOADS;
 
 fn settings() -> Settings {
@@ -51,7 +51,7 @@ fn open(target: &Target, dir: &Path, settings: &Settings) -> Box<dyn Store> {
 /// Every phase runs on every target that can do it, and does all of its operations.
 #[test]
 fn every_phase_runs_on_every_target() {
-    for target in [wip::TARGET, empty::TARGET, btreemap::TARGET] {
+    for target in [gabion_store::TARGET, empty::TARGET, btreemap::TARGET] {
         let settings = settings();
         let phases: Vec<&str> = ["ycsb-load"]
             .into_iter()
@@ -94,7 +94,7 @@ fn bytes_of_the_user_and_live_records_are_counted() {
         ..settings()
     };
     let phases = ["fillseq", "readrandom", "ycsb-d", "reinsert"];
-    let results = run(&wip::TARGET, &settings, &phases);
+    let results = run(&gabion_store::TARGET, &settings, &phases);
     assert_eq!(results[0].bytes_user, 3000 * 116);
     assert_eq!(results[1].bytes_user, 0);
     assert_eq!(results[1].wa_with_log, None);
@@ -117,7 +117,7 @@ fn transactions_read_and_put_their_records() {
         distribution: Some(Distribution::Uniform),
         ..settings()
     };
-    for target in [wip::TARGET, flex::TARGET, btreemap::TARGET] {
+    for target in [gabion_store::TARGET, flex::TARGET, btreemap::TARGET] {
         let results = run(&target, &settings, &["ycsb-load", "bank", "count"]);
         assert_eq!(results[0].conflicts, None);
         let bank = &results[1];
@@ -142,7 +142,11 @@ fn synced_writes_come_in_batches_too() {
         writers: 1,
         ..settings()
     };
-    let results = run(&wip::TARGET, &settings, &["fillsync", "readreverse"]);
+    let results = run(
+        &gabion_store::TARGET,
+        &settings,
+        &["fillsync", "readreverse"],
+    );
     assert_eq!(results[0].operations, 1000);
     assert_eq!(results[0].bytes_user, 1000 * 116);
     let calls = results[0].latency_us_by_operation["put"].calls;
@@ -256,7 +260,7 @@ fn a_completed_fill_holds_what_the_whole_one_would() {
 #[test]
 fn a_count_finds_what_was_put_or_ends_the_run() {
     let phases = ["ycsb-load", "ycsb-d", "deleterandom", "count"];
-    for target in [wip::TARGET, btreemap::TARGET] {
+    for target in [gabion_store::TARGET, btreemap::TARGET] {
         let results = run(&target, &settings(), &phases[..2]);
         let put = results[1].records_live;
         assert!(put > Some(3000));
@@ -290,7 +294,7 @@ fn a_count_finds_what_was_put_or_ends_the_run() {
     let sentence = refused(&empty::TARGET, |_| ());
     assert_eq!(sentence, "the store was given 3,000 records and holds more");
     // Every key begins with its number, and this is the first one.
-    let sentence = refused(&wip::TARGET, |session| {
+    let sentence = refused(&gabion_store::TARGET, |session| {
         let first = KeyShape::new(16, 3000).unwrap();
         let mut key = first.buffer(1);
         first.write(Default::default(), &mut key);
@@ -308,7 +312,7 @@ fn a_rest_takes_its_time_and_does_nothing() {
         rest_seconds: 1,
         ..settings()
     };
-    let results = run(&wip::TARGET, &settings, &["fillseq", "rest"]);
+    let results = run(&gabion_store::TARGET, &settings, &["fillseq", "rest"]);
     assert!(results[1].seconds >= 1.0 && results[1].bytes_user == 0);
     assert_eq!(results[1].records_live, Some(3000));
     assert_eq!(results[1].settings["rest_seconds"], 1);
@@ -336,7 +340,12 @@ fn a_second_pass_draws_other_records() {
     // A half of the records, so that what is found depends on what is drawn.
     runner.run(Workload::named("fillrandom").unwrap()).unwrap();
     let reads = Workload::named("readrandom").unwrap();
-    let found = |pass| runner.run_in_turns(reads, pass, &mut Alone).unwrap().found;
+    let found = |pass| {
+        runner
+            .run_in_turns(reads, pass, &mut NoTurns)
+            .unwrap()
+            .found
+    };
     let (first, again, second) = (found(0), found(0), found(1));
     assert_eq!(first, again);
     assert_ne!(first, second);

@@ -29,9 +29,9 @@ pub trait Turns {
 
 /// Nobody waits for a turn.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct NoTurns;
 
-impl Turns for Alone {
+impl Turns for NoTurns {
     fn length(&self) -> Option<Duration> {
         None
     }

@@ -34,7 +34,7 @@ const SHORT: Duration = Duration::from_nanos(300);
 
 /// What one thread did.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct WorkerResult {
     pub(super) operations: u64,
     pub(super) found: u64,
     pub(super) conflicts: u64,
@@ -50,7 +50,7 @@ pub(super) struct Done {
 
 /// What a thread shares with those who watch it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared<'r> {
+pub(super) struct WorkerCounters<'r> {
     /// Lets it go on, wait and end.
     pub(super) gate: &'r Gate,
     /// What the thread has done.
@@ -69,7 +69,7 @@ pub(super) struct Worker<'r> {
     batch: Batch,
     /// Where stepping through the store starts.
     first: u64,
-    pub(super) done: Done,
+    pub(super) done: WorkerResult,
 }
 
 impl<'r> Worker<'r> {
@@ -111,7 +111,7 @@ impl<'r> Worker<'r> {
                 true => end.saturating_sub(1),
                 false => first,
             },
-            done: Done {
+            done: WorkerResult {
                 operations: 0,
                 found: 0,
                 conflicts: 0,
@@ -135,7 +135,11 @@ impl<'r> Worker<'r> {
     }
 
     /// Does `operations` operations, each as soon as the one before has ended.
-    pub(super) fn work(&mut self, operations: u64, shared: Shared<'_>) -> Result<(), Error> {
+    pub(super) fn work(
+        &mut self,
+        operations: u64,
+        shared: WorkerCounters<'_>,
+    ) -> Result<(), Error> {
         if self.workload.is_walk() {
             return self.walk(operations, shared);
         }
@@ -159,12 +163,12 @@ impl<'r> Worker<'r> {
 
     /// Whether there is more to do, and leave to do it at once.
     #[inline]
-    fn goes_on(&self, operations: u64, shared: Shared<'_>) -> bool {
+    fn goes_on(&self, operations: u64, shared: WorkerCounters<'_>) -> bool {
         self.done.operations < operations && shared.gate.is_open()
     }
 
     /// Some calls with the time of each; how many there were.
-    fn time_each(&mut self, operations: u64, shared: Shared<'_>) -> Result<u64, Error> {
+    fn time_each(&mut self, operations: u64, shared: WorkerCounters<'_>) -> Result<u64, Error> {
         let mut last = Instant::now();
         for call in 0..STRIDE {
             if !self.goes_on(operations, shared) {
@@ -248,7 +252,7 @@ impl<'r> Worker<'r> {
         &mut self,
         operations: u64,
         mut pace: Pace,
-        shared: Shared<'_>,
+        shared: WorkerCounters<'_>,
     ) -> Result<(), Error> {
         while self.done.operations < operations {
             self.prepare();
@@ -270,7 +274,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Puts records at the run's pace until it is stopped.
-    pub(super) fn put_at_pace(mut self, shared: Shared<'_>) -> Result<Done, Error> {
+    pub(super) fn put_at_pace(mut self, shared: WorkerCounters<'_>) -> Result<WorkerResult, Error> {
         let rate = self.run.settings.write_rate as f64;
         let mut pace = Pace::new(Instant::now(), rate, (0, 1), Wait::Sleep);
         loop {
@@ -291,7 +295,13 @@ impl<'r> Worker<'r> {
     /// Charges for at most `calls_max` calls that were due when the phase ended, the first of them
     /// at `due`, and were not begun: for what they had waited then, each part of the mix for its
     /// share.
-    fn charge_overdue(&mut self, pace: &Pace, due: Instant, calls_max: u64, shared: Shared<'_>) {
+    fn charge_overdue(
+        &mut self,
+        pace: &Pace,
+        due: Instant,
+        calls_max: u64,
+        shared: WorkerCounters<'_>,
+    ) {
         let end = shared.gate.ended_at();
         let mut charged = 0;
         for (wait, calls) in pace.overdue(due, end, self.batch_len, calls_max) {
@@ -456,7 +466,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Steps through the store, and from its end on to its start; or backwards.
-    fn walk(&mut self, operations: u64, shared: Shared<'_>) -> Result<(), Error> {
+    fn walk(&mut self, operations: u64, shared: WorkerCounters<'_>) -> Result<(), Error> {
         let mut key = self.run.keys.buffer(1);
         let is_back = self.workload.is_walk_back();
         let mut last = Instant::now();

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gabion_flex::{FlexSpace, Options};
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use rustix::fs::{Advice, FallocateFlags};
 
 use crate::Error;
@@ -72,7 +72,7 @@ impl Work {
 
     /// Offsets for a pattern, in the order of the writes.
     fn offsets(self, pattern: Pattern) -> Vec<u64> {
-        let mut random = Random::new(1);
+        let mut random = SeededRng::new(1);
         let mut numbers: Vec<u64> = (0..self.blocks).collect();
         match pattern {
             Pattern::SequentialWrite => {}
@@ -94,7 +94,7 @@ impl Work {
 
     /// A block of random bytes.
     fn buffer(self) -> Vec<u8> {
-        let mut random = Random::new(3);
+        let mut random = SeededRng::new(3);
         let byte = |_| random.below(256).to_le_bytes()[0];
         (0..self.block).map(byte).collect()
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use gabion_flex::twin::{PlainTree, SortedArray};
 use gabion_flex::{Extent, FlexTree};
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 
 use super::Shown;
 use crate::rows::{Table, column};
@@ -84,7 +84,7 @@ fn address_of(number: u64) -> u64 {
 }
 
 /// A random border of extents in `len` bytes.
-fn border(random: &mut Random, len: u64) -> u64 {
+fn border(random: &mut SeededRng, len: u64) -> u64 {
     random.below(len / BYTES + 1) * BYTES
 }
 
@@ -95,7 +95,7 @@ fn read(
     lookup: impl Fn(u64) -> Option<Extent>,
     range: impl Fn(u64, u64) -> u64,
 ) -> [f64; 2] {
-    let mut random = Random::new(7);
+    let mut random = SeededRng::new(7);
     let lookups = rate(reads.lookups, || {
         for _ in 0..reads.lookups {
             black_box(lookup(random.below(len)));
@@ -111,7 +111,7 @@ fn read(
 
 /// Rates of inserts into an index that was filled before.
 fn slow_inserts(extents: u64, len: impl Fn(u64) -> u64, mut insert: impl FnMut(u64, u64)) -> f64 {
-    let mut random = Random::new(2);
+    let mut random = SeededRng::new(2);
     rate(SLOW_INSERTS, || {
         for number in 0..SLOW_INSERTS {
             let offset = border(&mut random, len(number));
@@ -122,7 +122,7 @@ fn slow_inserts(extents: u64, len: impl Fn(u64) -> u64, mut insert: impl FnMut(u
 
 fn flex(extents: u64, reads: Reads) -> [f64; 4] {
     let mut tree = FlexTree::new(EXTENT_MAX);
-    let mut random = Random::new(1);
+    let mut random = SeededRng::new(1);
     let insert = rate(extents, || {
         for number in 0..extents {
             let offset = border(&mut random, tree.len());

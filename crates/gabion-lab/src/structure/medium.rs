@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gabion_index::turbo::Options;
 use gabion_index::{Item, Result, TurboHash};
 use gabion_media::pmem::model::{Costs, Model, Preset};
-use gabion_media::pmem::trace::{LINE, Step};
+use gabion_media::pmem::trace::{LINE, TraceStep};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
@@ -65,7 +65,7 @@ pub(crate) fn accesses(scale: Scale) -> Shown {
                         access(&mut model, line * 64, is_write);
                     }
                     if is_write {
-                        model.step(Step::Fence);
+                        model.step(TraceStep::Fence);
                     }
                 }
                 model.costs().estimated_ns as f64 / groups as f64
@@ -80,10 +80,10 @@ pub(crate) fn accesses(scale: Scale) -> Shown {
 fn access(model: &mut Model, offset: u64, is_write: bool) {
     if is_write {
         let bytes = &[1; 8];
-        model.step(Step::Store { offset, bytes });
-        model.step(Step::Flush { offset });
+        model.step(TraceStep::Store { offset, bytes });
+        model.step(TraceStep::Flush { offset });
     } else {
-        model.step(Step::Load { offset, len: 8 });
+        model.step(TraceStep::Load { offset, len: 8 });
     }
 }
 

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use gabion_index::Result;
 use gabion_index::registry::INDEXES;
 use gabion_media::pmem::model::{Model, Preset};
-use gabion_media::pmem::trace::{Event, LINE, Step, Watcher};
+use gabion_media::pmem::trace::{LINE, TraceEvent, TraceStep, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions, Region};
 use parking_lot::Mutex;
 
 use super::Shown;
-use super::study::{Bed, MIXES, Subject, model};
+use super::study::{MIXES, PoolBench, Subject, model};
 use crate::rows::{Column, Table, column};
 use crate::scale::Scale;
 
@@ -106,7 +106,7 @@ impl Entries {
 }
 
 impl Watcher for Ledger {
-    fn event(&self, event: Event<'_>) {
+    fn event(&self, event: TraceEvent<'_>) {
         let mut entries = self.0.lock();
         let source = |offset: u64| Place::Source {
             file: event.site.file(),
@@ -114,11 +114,12 @@ impl Watcher for Ledger {
             is_note: offset < entries.blocks_at,
         };
         let place = match event.step {
-            Step::Flush { offset } | Step::NtStore { offset, .. } => source(offset),
-            Step::Fence => source(u64::MAX),
-            Step::Store { .. } | Step::Load { .. } | Step::Begin { .. } | Step::End { .. } => {
-                Place::Evicted
-            }
+            TraceStep::Flush { offset } | TraceStep::NtStore { offset, .. } => source(offset),
+            TraceStep::Fence => source(u64::MAX),
+            TraceStep::Store { .. }
+            | TraceStep::Load { .. }
+            | TraceStep::Begin { .. }
+            | TraceStep::End { .. } => Place::Evicted,
         };
         entries.put_down(place, |model| model.step(event.step));
     }
@@ -164,7 +165,7 @@ fn measure(subject: &Subject, scale: Scale) -> Result<Vec<Part>> {
             blocks_at: 0,
             places: BTreeMap::new(),
         })));
-        let mut bed = Bed::new(subject.makers, scale, ledger.clone(), in_region)?;
+        let mut bed = PoolBench::new(subject.makers, scale, ledger.clone(), in_region)?;
         ledger.0.lock().blocks_at = bed.pool.blocks_at();
         ledger.0.lock().take();
         for workload in workloads {
@@ -268,7 +269,7 @@ mod tests {
             places: BTreeMap::new(),
         }));
         let step = |step| {
-            ledger.event(Event {
+            ledger.event(TraceEvent {
                 step,
                 site: std::panic::Location::caller(),
                 thread: 0,
@@ -277,11 +278,11 @@ mod tests {
         let bytes = &[1; 8];
         for line in 0..5000_u64 {
             let offset = line * 320;
-            step(Step::Store { offset, bytes });
+            step(TraceStep::Store { offset, bytes });
             if line % 3 > 0 {
-                step(Step::Flush { offset });
+                step(TraceStep::Flush { offset });
             }
-            step(Step::Fence);
+            step(TraceStep::Fence);
         }
         let mut entries = ledger.0.into_inner();
         let places = entries.take();

@@ -19,10 +19,10 @@
 use std::sync::Arc;
 
 use gabion_index::index::Makers;
-use gabion_index::registry::{self, INDEXES, Kind, Registered};
-use gabion_index::{BwTree, Index, Plan, Result};
+use gabion_index::registry::{self, INDEXES, IndexKind, Registered};
+use gabion_index::{BwTree, CreateHints, Index, Result};
 use gabion_media::pmem::model::{Costs, Model, Preset};
-use gabion_media::pmem::trace::{LINE, Step, Watcher};
+use gabion_media::pmem::trace::{LINE, TraceStep, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
@@ -85,7 +85,7 @@ const TEXT: &str = "The study's text: lines in the queue per insert: P-CLHT abou
 #[derive(Clone, Copy)]
 pub(super) struct Subject {
     pub(super) title: &'static str,
-    kind: Kind,
+    kind: IndexKind,
     pub(super) makers: &'static Makers<u64>,
     /// What the study calls it, if it has it.
     paper: &'static str,
@@ -161,15 +161,15 @@ fn studied() -> Vec<Subject> {
 
 /// Figure 8: the hash tables.
 pub(crate) fn hashes(scale: Scale) -> Shown {
-    figure(scale, |kind| kind == Kind::Hash)
+    figure(scale, |kind| kind == IndexKind::Hash)
 }
 
 /// Figure 9: trees, tries and lists.
 pub(crate) fn ordered(scale: Scale) -> Shown {
-    figure(scale, |kind| kind != Kind::Hash)
+    figure(scale, |kind| kind != IndexKind::Hash)
 }
 
-fn figure(scale: Scale, is_meant: fn(Kind) -> bool) -> Shown {
+fn figure(scale: Scale, is_meant: fn(IndexKind) -> bool) -> Shown {
     let columns = [
         column("WPQ inserts", "of 64 bytes", 2),
         column("media writes", "of 64 bytes", 2),
@@ -256,7 +256,7 @@ pub(super) fn study(subject: &Subject, scale: Scale, mixes: usize) -> Result<Vec
 
 /// An index on the model.
 struct Measured {
-    bed: Bed,
+    bed: PoolBench,
     model: Arc<Mutex<Model>>,
     leaves: Leaves,
     /// Where the next leaf of a get goes: behind the pool.
@@ -266,7 +266,7 @@ struct Measured {
 impl Measured {
     fn new(subject: &Subject, scale: Scale) -> Result<Measured> {
         let model = Arc::new(Mutex::new(model(scale)));
-        let bed = Bed::new(subject.makers, scale, model.clone(), Pool::anonymous)?;
+        let bed = PoolBench::new(subject.makers, scale, model.clone(), Pool::anonymous)?;
         let leaf_at = bed.pool.len().next_multiple_of(PAGE_BYTES as u64);
         Ok(Measured {
             bed,
@@ -298,10 +298,10 @@ impl Measured {
         let is_new_page = offset.is_multiple_of(PAGE_BYTES as u64);
         if self.leaves == Leaves::MadeInNewPages && is_new_page {
             let bytes = &[0; PAGE_BYTES];
-            model.step(Step::NtStore { offset, bytes });
+            model.step(TraceStep::NtStore { offset, bytes });
         }
         let bytes = &[0; LEAF_BYTES];
-        model.step(Step::Store { offset, bytes });
+        model.step(TraceStep::Store { offset, bytes });
         self.leaf_at += LINE;
     }
 }
@@ -313,7 +313,7 @@ pub(super) fn model(scale: Scale) -> Model {
 }
 
 /// An index in a pool of its own.
-pub(super) struct Bed {
+pub(super) struct PoolBench {
     index: Box<dyn Index<u64>>,
     pub(super) pool: Pool,
     pub(super) entries: u64,
@@ -321,14 +321,14 @@ pub(super) struct Bed {
     pub(super) next: u64,
 }
 
-impl Bed {
+impl PoolBench {
     /// An empty index in a pool that is made by `make`.
     pub(super) fn new<E>(
         makers: &Makers<u64>,
         scale: Scale,
         watcher: Arc<dyn Watcher>,
         make: impl FnOnce(PoolOptions) -> std::result::Result<Pool, E>,
-    ) -> Result<Bed>
+    ) -> Result<PoolBench>
     where
         gabion_index::Error: From<E>,
     {
@@ -339,11 +339,11 @@ impl Bed {
             ..(makers.pool_options)()
         })?;
         // Not told how many entries will come: growing is part of the load.
-        let plan = Plan {
+        let plan = CreateHints {
             capacity: entries / 64,
             seed: Some(1),
         };
-        Ok(Bed {
+        Ok(PoolBench {
             index: (makers.create)(&pool, plan)?,
             pool,
             entries,

@@ -9,14 +9,15 @@ use serde_json::json;
 
 use crate::Error;
 use crate::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
+    Transacted,
 };
 
 /// The target `btreemap`.
 pub const TARGET: Target = Target {
     name: "btreemap",
     about: "the standard library's BTreeMap in memory behind a lock, without any file",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         ordered: true,
         backward: true,
         synced_writes: false,

@@ -4,7 +4,8 @@ use std::hint::black_box;
 
 use crate::Error;
 use crate::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, Transacted,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
+    Transacted,
 };
 use crate::workload::keys;
 
@@ -12,7 +13,7 @@ use crate::workload::keys;
 pub const TARGET: Target = Target {
     name: "empty",
     about: "does nothing, so that the figures show what the lab itself costs",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         ordered: true,
         backward: true,
         synced_writes: true,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`mod@empty`] | what the lab itself costs: it does nothing |
 //! | [`btreemap`] | the floor of an ordered store: one tree in memory behind one lock |
-//! | [`wip`] | Gabion's WipDB engine, also with one form of MemTables forced |
+//! | [`gabion_store`] | Gabion's WipDB engine, also with one form of MemTables forced |
 //! | [`flex`] | Gabion's FlexDB engine |
 //! | [`sptree`] | Gabion's SPTree engine |
 //! | [`scmkv`] | Gabion's SCMKV: the engine, and the store alone in memory, in four ways |
@@ -13,23 +13,23 @@
 pub mod btreemap;
 pub mod empty;
 pub mod flex;
+pub mod gabion_store;
 pub mod scmkv;
 pub mod sptree;
 pub mod turbohash;
-pub mod wip;
 
 use crate::Error;
 use crate::target::Target;
 
 /// The targets that need nothing but this crate.
 pub const OWN: &[Target] = &[
-    wip::TARGET,
+    gabion_store::TARGET,
     flex::TARGET,
     empty::TARGET,
     btreemap::TARGET,
-    wip::HASH,
-    wip::ORDERED,
-    wip::UNAWARE,
+    gabion_store::HASH,
+    gabion_store::ORDERED,
+    gabion_store::UNAWARE,
     turbohash::MEMORY,
     turbohash::FILE,
     turbohash::MODEL,

@@ -9,18 +9,18 @@ use gabion_index::scmkv::{Durability as Flushed, Options as StoreSettings};
 use gabion_media::pmem::{Pool, PoolOptions};
 use serde_json::json;
 
-use super::wip::{opened, options_of};
+use super::gabion_store::{opened, options_of};
 use crate::Error;
 use crate::result::BytesWritten;
 use crate::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
 };
 
 /// The target `scmkv`.
 pub const TARGET: Target = Target {
     name: "scmkv",
     about: concat!("Gabion's SCMKV engine, version ", env!("CARGO_PKG_VERSION")),
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         ordered: false,
         backward: false,
         synced_writes: true,
@@ -37,7 +37,7 @@ pub const TARGET: Target = Target {
 pub const RELAXED: Target = Target {
     name: "scmkv-relaxed",
     about: "SCMKV in memory: relaxed puts, with the flushes that persistent memory needs",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         ordered: false,
         backward: false,
         synced_writes: false,

@@ -3,9 +3,9 @@
 use gabion::{Engine, MappedOptions};
 use serde_json::json;
 
-use super::wip::{opened, options_of};
+use super::gabion_store::{opened, options_of};
 use crate::Error;
-use crate::target::{Abilities, Cache, Store, StoreOptions, Target};
+use crate::target::{Cache, Store, StoreOptions, Target, TargetCapabilities};
 
 /// The target `sptree`.
 pub const TARGET: Target = Target {
@@ -14,7 +14,7 @@ pub const TARGET: Target = Target {
         "Gabion's SPTree engine, version ",
         env!("CARGO_PKG_VERSION")
     ),
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         ordered: true,
         backward: true,
         synced_writes: true,

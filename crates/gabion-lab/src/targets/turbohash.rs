@@ -16,14 +16,14 @@ use serde_json::json;
 use crate::Error;
 use crate::result::BytesWritten;
 use crate::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
 };
 
 /// The target `turbohash`.
 pub const MEMORY: Target = Target {
     name: "turbohash",
     about: "Gabion's TurboHash in memory that nothing survives",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         ordered: false,
         backward: false,
         synced_writes: false,
@@ -43,7 +43,7 @@ pub const MEMORY: Target = Target {
 pub const FILE: Target = Target {
     name: "turbohash-file",
     about: "the same in a mapped file, where it survives the process",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         persistent: true,
         files: true,
         transactions: false,

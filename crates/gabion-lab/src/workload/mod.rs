@@ -15,7 +15,7 @@ pub use rng::Rng;
 pub(crate) use rng::{below, mix};
 pub use sizes::{SIZES, Size, ValueSizes};
 
-use crate::target::Abilities;
+use crate::target::TargetCapabilities;
 
 /// One kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -531,7 +531,7 @@ impl Workload {
     }
 
     /// What the phase needs that a target with these abilities cannot do; `None` if it can run.
-    pub fn lacks(&self, abilities: &Abilities) -> Option<&'static str> {
+    pub fn lacks(&self, abilities: &TargetCapabilities) -> Option<&'static str> {
         let ordered = self.mix.iter().any(|(operation, _)| operation.is_ordered());
         if ordered && !abilities.ordered {
             return Some("it keeps no order of keys");
@@ -645,7 +645,7 @@ mod tests {
 
     #[test]
     fn a_phase_says_what_a_target_lacks() {
-        let hash = Abilities {
+        let hash = TargetCapabilities {
             ordered: false,
             backward: false,
             synced_writes: false,
@@ -659,7 +659,7 @@ mod tests {
         assert!(lacks("bank").unwrap().contains("transactions"));
         assert!(lacks("restart").unwrap().contains("gone"));
         assert!(lacks("count").unwrap().contains("order"));
-        let forward = Abilities {
+        let forward = TargetCapabilities {
             ordered: true,
             ..hash
         };
@@ -667,7 +667,7 @@ mod tests {
         assert!(back.lacks(&forward).unwrap().contains("against"));
         let ahead = Workload::named("readseq").unwrap();
         assert_eq!(ahead.lacks(&forward), None);
-        let kept = Abilities {
+        let kept = TargetCapabilities {
             persistent: true,
             ..hash
         };

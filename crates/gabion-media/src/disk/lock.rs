@@ -12,7 +12,7 @@
 //! else's.
 //!
 //! The lock file's content, the holder's process id, is a hint for the message to the others
-//! ([`Holder`]); on a full disk it is not there.
+//! ([`LockHolder`]); on a full disk it is not there.
 //!
 //! Whoever only reads shares both with others that do, and leaves no trace: it makes no lock file
 //! and writes nothing to one.
@@ -31,7 +31,7 @@ use rustix::io::Errno;
 
 use super::sim::SimLock;
 use super::system::SystemDir;
-use crate::holder::Holder;
+use crate::lock_holder::LockHolder;
 use crate::owner::Owner;
 use crate::{Error, Result};
 
@@ -194,7 +194,7 @@ fn locked(found: &File, named: Option<&File>, path: &Path) -> Error {
     }
     Error::Locked {
         path: path.to_path_buf(),
-        holder: Holder::find(found, content.trim().parse().ok()),
+        holder: LockHolder::find(found, content.trim().parse().ok()),
     }
 }
 
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::Disk;
 
-    fn holder_of(refused: Result<DirLock>) -> Option<Holder> {
+    fn holder_of(refused: Result<DirLock>) -> Option<LockHolder> {
         match refused {
             Err(Error::Locked { holder, .. }) => holder,
             other => panic!("{other:?} is no refusal"),
@@ -240,7 +240,10 @@ mod tests {
         let disk = Disk::system(dir.path()).unwrap();
         let lock = disk.lock("LOCK").unwrap();
         // The system knows the holder.
-        assert_eq!(holder_of(disk.lock("LOCK")), Some(Holder::this_process()));
+        assert_eq!(
+            holder_of(disk.lock("LOCK")),
+            Some(LockHolder::this_process())
+        );
         drop(lock);
         disk.lock("LOCK").unwrap();
     }
@@ -276,7 +279,7 @@ mod tests {
             let writer = disk.lock("LOCK").unwrap();
             let refused = disk.lock_shared("LOCK");
             let is_told = matches!(&refused, Err(Error::Locked { holder, .. })
-                if *holder == Some(Holder::this_process()));
+                if *holder == Some(LockHolder::this_process()));
             assert!(is_told, "{refused:?}");
             drop(writer);
             let reader = disk.lock_shared("LOCK").unwrap();

@@ -10,8 +10,8 @@
 //! - a *simulated* disk in memory (`sim`): the same results for the same operations, and the
 //!   failures that real disks keep for bad days.
 //!
-//! The files that a disk hands out (`append`, `read`, `log_file`, `lock`) hold an enum of the two
-//! media, so an operation costs one predictable branch and no indirect call.
+//! The files that a disk hands out (`append_file`, `read_file`, `log_file`, `lock`) hold an enum of
+//! the two media, so an operation costs one predictable branch and no indirect call.
 //!
 //! # Invariants
 //! - I1. No operation reaches outside the directory: names are plain file names.
@@ -22,7 +22,7 @@
 //! - I4. Bytes are counted when the medium has accepted them, under the purpose of the file.
 //! - I5. Nothing is changed by a process that was forked since the disk or the file was opened.
 
-mod append;
+mod append_file;
 #[expect(
     unsafe_code,
     reason = "mapping a file into memory is raw memory access"
@@ -39,8 +39,8 @@ mod log_file;
     reason = "mapping a file into memory is raw memory access"
 )]
 mod mapping;
-mod random;
-mod read;
+mod random_file;
+mod read_file;
 mod sim;
 mod system;
 #[expect(unsafe_code, reason = "the system's call is declared here")]
@@ -51,13 +51,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-pub use self::append::Appender;
+pub use self::append_file::Appender;
 pub use self::file_map::FileMap;
 pub use self::lock::DirLock;
 pub use self::log_file::{LogFile, LogSpace, LogSync};
-pub use self::random::RandomFile;
-pub use self::read::ReadFile;
-pub use self::sim::{Fault, FaultKind, Hold, ReadStep, SimDisk, Tear};
+pub use self::random_file::RandomFile;
+pub use self::read_file::ReadFile;
+pub use self::sim::{CreationHold, Fault, FaultKind, ReadStep, SimDisk, Tear};
 
 #[cfg(feature = "pmem")]
 pub(crate) use self::system::{set_len as set_file_len, sync_data as sync_file_data};
@@ -76,7 +76,7 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// How large a medium is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct DiskRoom {
     /// Bytes that this user can still write to it, as the file system tells it. Other programs
     /// write, too, and some file systems promise more than they have.
     pub free_bytes: u64,
@@ -226,8 +226,8 @@ impl Disk {
     pub fn create_append(&self, name: &str, purpose: Purpose) -> Result<Appender> {
         let name = &*self.changed_name(name)?;
         let file = match &self.medium {
-            Medium::System(dir) => append::File::System(dir.create(name)?),
-            Medium::Simulated(sim) => append::File::Simulated(sim.create(name, 0)?),
+            Medium::System(dir) => append_file::File::System(dir.create(name)?),
+            Medium::Simulated(sim) => append_file::File::Simulated(sim.create(name, 0)?),
         };
         Ok(Appender::new(
             file,
@@ -245,12 +245,12 @@ impl Disk {
             Medium::System(dir) => {
                 let file = dir.open_write(name)?;
                 let len = dir.len_of(name)?;
-                (append::File::System(file), len)
+                (append_file::File::System(file), len)
             }
             Medium::Simulated(sim) => {
                 let file = sim.open("open for writing", name)?;
                 let len = file.len();
-                (append::File::Simulated(file), len)
+                (append_file::File::Simulated(file), len)
             }
         };
         Ok(Appender::new(
@@ -292,8 +292,8 @@ impl Disk {
     pub fn create_random(&self, name: &str) -> Result<RandomFile> {
         let name = &*self.changed_name(name)?;
         let file = match &self.medium {
-            Medium::System(dir) => random::File::System(dir.create(name)?.into()),
-            Medium::Simulated(sim) => random::File::Simulated(sim.create(name, 0)?.into()),
+            Medium::System(dir) => random_file::File::System(dir.create(name)?.into()),
+            Medium::Simulated(sim) => random_file::File::Simulated(sim.create(name, 0)?.into()),
         };
         Ok(RandomFile::new(
             file,
@@ -310,11 +310,11 @@ impl Disk {
         };
         let file = match &self.medium {
             Medium::System(dir) if self.read_only => {
-                random::File::System(dir.open_read(name)?.into())
+                random_file::File::System(dir.open_read(name)?.into())
             }
-            Medium::System(dir) => random::File::System(dir.open_write(name)?.into()),
+            Medium::System(dir) => random_file::File::System(dir.open_write(name)?.into()),
             Medium::Simulated(sim) => {
-                random::File::Simulated(sim.open("open for writing", name)?.into())
+                random_file::File::Simulated(sim.open("open for writing", name)?.into())
             }
         };
         let file = RandomFile::new(file, self.path().join(name), &self.counters);
@@ -606,7 +606,7 @@ impl Disk {
     }
 
     /// How large the medium is, and how much of it is free. One system call.
-    pub fn room(&self) -> Result<Room> {
+    pub fn room(&self) -> Result<DiskRoom> {
         match &self.medium {
             Medium::System(dir) => dir.room(),
             Medium::Simulated(sim) => Ok(sim.room()),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::Room;
+use super::DiskRoom;
 use crate::{Error, Result};
 
 /// Permissions of new files before the process's mask: nobody else needs to read a store.
@@ -174,7 +174,7 @@ impl SystemDir {
             .map_err(|source| Error::io("sync the directory", &self.path, None, source))
     }
 
-    pub(super) fn room(&self) -> Result<Room> {
+    pub(super) fn room(&self) -> Result<DiskRoom> {
         let stat = rustix::fs::fstatvfs(&self.handle).map_err(|source| {
             Error::io(
                 "read the free space of the file system of",
@@ -183,7 +183,7 @@ impl SystemDir {
                 source,
             )
         })?;
-        Ok(Room {
+        Ok(DiskRoom {
             free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
             total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
         })

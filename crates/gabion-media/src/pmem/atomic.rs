@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::medium::Medium;
-use super::trace::Step;
+use super::trace::TraceStep;
 
 /// Types that may lie on media: all their fields are atomics, without gaps between them, so that
 /// any bytes are a valid value and shared access is no data race.
@@ -166,7 +166,7 @@ macro_rules! persistent_integer {
                 self.note(medium);
                 let offset = medium.offset_of(self).raw();
                 let bytes = &value.to_le_bytes();
-                let step = Step::Store { offset, bytes };
+                let step = TraceStep::Store { offset, bytes };
                 medium.watched_step(step, || self.0.store(value, order));
             }
 

@@ -14,7 +14,7 @@
 //! are made up.
 //!
 //! The collector calls back at any moment, on any thread, so the callback only puts the block on a
-//! list ([`Ready`]); the allocator takes it from there when it is at work itself.
+//! list ([`ReclaimableBlocks`]); the allocator takes it from there when it is at work itself.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,13 +48,13 @@ impl fmt::Debug for Guard<'_> {
 
 /// Blocks that nobody reads any more, on their way back to the allocator.
 #[derive(Debug, Default)]
-pub(super) struct Ready {
+pub(super) struct ReclaimableBlocks {
     has_any: AtomicBool,
     blocks: Mutex<Vec<(u64, u64)>>,
 }
 
 // ORDER: Relaxed throughout: a hint, the list itself has a lock.
-impl Ready {
+impl ReclaimableBlocks {
     fn put(&self, mut some: Vec<(u64, u64)>) {
         let mut blocks = self.blocks.lock();
         blocks.append(&mut some);
@@ -99,12 +99,12 @@ impl Gathering {
 pub(super) struct Epochs {
     collector: OnceLock<Collector>,
     gathering: Gathering,
-    pub(super) ready: Arc<Ready>,
+    pub(super) ready: Arc<ReclaimableBlocks>,
 }
 
 /// Blocks in the hands of the collector.
-struct Retired {
-    ready: Arc<Ready>,
+struct RetiredBlocks {
+    ready: Arc<ReclaimableBlocks>,
     blocks: Vec<(u64, u64)>,
 }
 
@@ -126,11 +126,11 @@ impl Epochs {
     /// and none less.
     fn retire(&self, guard: &Guard<'_>, blocks: Vec<(u64, u64)>, entries: usize) {
         let ready = Arc::clone(&self.ready);
-        let retired = Box::into_raw(Box::new(Retired { ready, blocks }));
+        let retired = Box::into_raw(Box::new(RetiredBlocks { ready, blocks }));
         // SAFETY: the box belongs to the collector from here on, which calls `reclaim` once.
         unsafe { guard.0.defer_retire(retired, reclaim) };
         for _ in 1..entries {
-            let nothing = std::ptr::dangling_mut::<Retired>();
+            let nothing = std::ptr::dangling_mut::<RetiredBlocks>();
             // SAFETY: `pass_by` takes any pointer.
             unsafe { guard.0.defer_retire(nothing, pass_by) };
         }
@@ -164,15 +164,15 @@ impl Epochs {
 ///
 /// # Safety
 /// `retired` came from `Box::into_raw` and is not used again.
-unsafe fn reclaim(retired: *mut Retired, _: &Collector) {
+unsafe fn reclaim(retired: *mut RetiredBlocks, _: &Collector) {
     // SAFETY: the caller's promise.
     let retired = unsafe { Box::from_raw(retired) };
-    let Retired { ready, blocks } = *retired;
+    let RetiredBlocks { ready, blocks } = *retired;
     ready.put(blocks);
 }
 
 /// The same of an entry that only fills a batch.
-fn pass_by(_: *mut Retired, _: &Collector) {}
+fn pass_by(_: *mut RetiredBlocks, _: &Collector) {}
 
 #[cfg(test)]
 mod tests {

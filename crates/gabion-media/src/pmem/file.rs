@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::layout::{FIXED_BYTES, Geometry, STATE_OFFSET, StateLine};
+use super::layout::{FIXED_BYTES, PoolGeometry, STATE_OFFSET, StateLine};
 use crate::disk::{set_file_len, sync_file_data};
-use crate::holder::Holder;
+use crate::lock_holder::LockHolder;
 use crate::owner::Owner;
 use crate::{Error, PoolFault, Result};
 
@@ -109,7 +109,7 @@ impl PoolFile {
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     return Err(Error::Locked {
                         path: self.path.clone(),
-                        holder: Holder::find(&self.file, self.named_holder()),
+                        holder: LockHolder::find(&self.file, self.named_holder()),
                     });
                 }
                 Err(source) => return Err(Error::io("lock", &self.path, None, source)),
@@ -185,12 +185,12 @@ impl PoolFile {
     }
 
     /// Reserves the space of what lies before the states of the chunks.
-    pub(super) fn reserve_front(&self, geometry: &Geometry) -> Result<()> {
+    pub(super) fn reserve_front(&self, geometry: &PoolGeometry) -> Result<()> {
         reserve_file_range(&self.file, 0, geometry.states_at, &self.path)
     }
 
     /// Reserves the space of the chunks from one number to another, and of their states.
-    pub(super) fn reserve_chunks(&self, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
+    pub(super) fn reserve_chunks(&self, geometry: &PoolGeometry, from: u64, to: u64) -> Result<()> {
         let ranges = [
             (geometry.states_of(from), geometry.states_of(to)),
             (geometry.chunk_at(from), geometry.chunk_at(to)),

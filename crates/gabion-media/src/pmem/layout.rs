@@ -31,7 +31,7 @@
 //! | 160 | 8 | process that opened the pool last; only for messages |
 //! | 168 | 8 | number of the last checkpoint when the pool was closed, sealed; all bits are set |
 //! | | | if there was no space for one |
-//! | 176 | 8 | the file in which the pool was opened last, see `witness`; 0 if it is closed |
+//! | 176 | 8 | the file in which the pool was opened last, see `page_witness`; 0 if it is closed |
 //! | 184 | 8 | zero |
 //! | 192 | 8 | root offset, sealed |
 //! | 200 | 3896 | zero |
@@ -40,7 +40,7 @@
 //! CRC-32C of its eight bytes above them, so that it changes with one store and a damaged one is
 //! found; a sealed zero is eight zero bytes. The words from 128 on change while the pool is open,
 //! each by one atomic store. A file of a pool with a checkpoint is 32 KiB longer than the pool
-//! (`witness`).
+//! (`page_witness`).
 
 use super::atomic::PAtomicU64;
 use crate::crc32c;
@@ -142,7 +142,7 @@ pub(super) fn unseal(word: u64) -> Option<u64> {
 
 /// What the fixed part of a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct PoolHeader {
     pub(super) layout: u64,
     pub(super) uuid: [u8; 16],
     pub(super) size: u64,
@@ -155,7 +155,7 @@ pub(super) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderState {
     /// An intact header.
-    Valid(Header),
+    Valid(PoolHeader),
     /// No magic: the creation of the pool was interrupted.
     Incomplete,
     /// Something else than a pool.
@@ -168,7 +168,7 @@ pub(super) enum HeaderState {
     Damaged,
 }
 
-impl Header {
+impl PoolHeader {
     /// The bytes on media.
     pub(super) fn encode(&self) -> [u8; FIXED_BYTES] {
         let mut bytes = [0; FIXED_BYTES];
@@ -193,8 +193,8 @@ impl Header {
     }
 
     /// Where the parts of the pool lie.
-    pub(super) fn geometry(&self) -> Option<Geometry> {
-        Geometry::new(self.size, self.heaps, u64::from(self.chunk_bytes))
+    pub(super) fn geometry(&self) -> Option<PoolGeometry> {
+        PoolGeometry::new(self.size, self.heaps, u64::from(self.chunk_bytes))
     }
 }
 
@@ -224,7 +224,7 @@ pub(super) fn check_header(bytes: &[u8; FIXED_BYTES]) -> HeaderState {
     }
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&bytes[32..48]);
-    let header = Header {
+    let header = PoolHeader {
         layout: u64_at(24),
         uuid,
         size: u64_at(48),
@@ -249,7 +249,7 @@ fn checksum(bytes: &[u8; FIXED_BYTES]) -> u32 {
 
 /// Where the parts of a pool lie. All offsets and sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Geometry {
+pub(super) struct PoolGeometry {
     pub(super) size: u64,
     pub(super) heaps: u32,
     pub(super) chunk_bytes: u64,
@@ -260,10 +260,10 @@ pub(super) struct Geometry {
     pub(super) chunks: u64,
 }
 
-impl Geometry {
+impl PoolGeometry {
     /// The parts of a pool of `size` bytes; none if it is too small for a single chunk or one of
     /// the numbers is not allowed.
-    pub(super) fn new(size: u64, heaps: u32, chunk_bytes: u64) -> Option<Geometry> {
+    pub(super) fn new(size: u64, heaps: u32, chunk_bytes: u64) -> Option<PoolGeometry> {
         let allowed = chunk_bytes.is_power_of_two()
             && (CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes)
             && (1..=HEAPS_MAX).contains(&heaps)
@@ -284,7 +284,7 @@ impl Geometry {
             let states_at = page(descriptors_at + chunks * 8);
             let chunks_at = (states_at + chunks * states_of_chunk).next_multiple_of(chunk_bytes);
             if chunks_at + chunks * chunk_bytes <= size {
-                return Some(Geometry {
+                return Some(PoolGeometry {
                     size,
                     heaps,
                     chunk_bytes,
@@ -325,7 +325,7 @@ impl Geometry {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header {
+    const HEADER: PoolHeader = PoolHeader {
         layout: 0x0102,
         uuid: *b"0123456789abcdef",
         size: 1 << 20,
@@ -426,14 +426,14 @@ mod tests {
                 .chain([1 << 30, SIZE_MAX])
             {
                 for heaps in [1, 3, 64] {
-                    let Some(geometry) = Geometry::new(size, heaps, chunk_bytes) else {
+                    let Some(geometry) = PoolGeometry::new(size, heaps, chunk_bytes) else {
                         assert!(
                             size < 4 * chunk_bytes + 65536,
                             "{size} {heaps} {chunk_bytes}"
                         );
                         continue;
                     };
-                    let Geometry { chunks, .. } = geometry;
+                    let PoolGeometry { chunks, .. } = geometry;
                     assert!(
                         geometry.rings_at + u64::from(heaps) * RING_BYTES
                             <= geometry.descriptors_at

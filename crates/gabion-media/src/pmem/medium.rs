@@ -7,7 +7,7 @@
 //! reports is the order in which the stores became visible.
 //!
 //! # What a store needs to survive the loss of power
-//! Only where the pool's class promises that (see [`Class`](super::Class)): store, then
+//! Only where the pool's class promises that (see [`Class`](super::PoolClass)): store, then
 //! [`Medium::flush`], then [`Medium::fence`]. On other media flushes do nothing and fences are
 //! free.
 //!
@@ -30,12 +30,12 @@ use std::thread::{self, ThreadId};
 use parking_lot::Mutex;
 
 use super::atomic::Media;
+use super::checkpoint_gate;
 use super::cpu::{self, FlushInstruction};
 use super::dirty::DirtyPages;
-use super::gate;
 use super::off::POff;
 use super::region::{Region, words_of};
-use super::trace::{Event, LINE, Step, WORD, Watcher};
+use super::trace::{LINE, TraceEvent, TraceStep, WORD, Watcher};
 use crate::prefetch_line;
 
 /// How stores reach the medium.
@@ -62,7 +62,7 @@ pub struct Medium {
     /// Whether stores are all there is to do: flushes and fences do nothing, and nobody takes note.
     is_plain: bool,
     region: Arc<Region>,
-    watched: Option<Arc<Watched>>,
+    watched: Option<Arc<WatchState>>,
     dirty: Option<Arc<DirtyPages>>,
 }
 
@@ -72,21 +72,21 @@ unsafe impl Send for Medium {}
 unsafe impl Sync for Medium {}
 
 /// The watcher, and the lock under which steps are done and reported.
-pub(super) struct Watched {
+pub(super) struct WatchState {
     watcher: Arc<dyn Watcher>,
     /// The threads seen so far; a thread's place is its number.
     threads: Mutex<Vec<ThreadId>>,
 }
 
-impl Watched {
+impl WatchState {
     fn report(
         &self,
         threads: &mut Vec<ThreadId>,
-        step: Step<'_>,
+        step: TraceStep<'_>,
         site: &'static Location<'static>,
     ) {
         let thread = number_of_thread(threads);
-        self.watcher.event(Event { step, site, thread });
+        self.watcher.event(TraceEvent { step, site, thread });
     }
 }
 
@@ -109,7 +109,7 @@ impl Medium {
     ) -> Medium {
         let watched = watcher.map(|watcher| {
             let threads = Mutex::default();
-            Arc::new(Watched { watcher, threads })
+            Arc::new(WatchState { watcher, threads })
         });
         let mode = if watched.is_some() {
             FlushMode::Report
@@ -307,7 +307,7 @@ impl Medium {
             }
             FlushMode::Report => {
                 for offset in (first..offset + len).step_by(64) {
-                    self.report(Step::Flush { offset });
+                    self.report(TraceStep::Flush { offset });
                 }
             }
         }
@@ -317,7 +317,7 @@ impl Medium {
     pub(super) fn note_dirty(&self, offset: u64, len: u64) {
         if let Some(dirty) = &self.dirty {
             debug_assert!(
-                gate::is_within(),
+                checkpoint_gate::is_within(),
                 "changes of a pool with checkpoints need write_guard"
             );
             dirty.note(offset, len);
@@ -337,7 +337,7 @@ impl Medium {
             plain_fence();
         }
         if self.is_watched() {
-            self.report(Step::Fence);
+            self.report(TraceStep::Fence);
         }
     }
 
@@ -369,7 +369,7 @@ impl Medium {
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         let at = self.place(offset, bytes.len());
         if self.is_watched() {
-            self.watched_step(Step::Store { offset, bytes }, || {
+            self.watched_step(TraceStep::Store { offset, bytes }, || {
                 self.region.write(at, bytes)
             });
         } else {
@@ -401,7 +401,7 @@ impl Medium {
                 self.flush_range(at, part.len() as u64);
             }
         }
-        let step = Step::NtStore {
+        let step = TraceStep::NtStore {
             offset: offset + head as u64,
             bytes: middle,
         };
@@ -425,7 +425,7 @@ impl Medium {
             #[expect(clippy::cast_possible_truncation, reason = "at most the size of ZEROS")]
             let bytes = &ZEROS[..size as usize];
             let at = self.place(rest.start, bytes.len());
-            let step = Step::NtStore {
+            let step = TraceStep::NtStore {
                 offset: rest.start,
                 bytes,
             };
@@ -439,7 +439,7 @@ impl Medium {
         &self,
         at: usize,
         len: usize,
-        step: Step<'_>,
+        step: TraceStep<'_>,
         words: impl Iterator<Item = u64>,
     ) {
         if len == 0 {
@@ -508,7 +508,7 @@ impl Medium {
     #[track_caller]
     pub fn touch_range(&self, offset: u64, len: u64) {
         if self.is_watched() {
-            self.report(Step::Load { offset, len });
+            self.report(TraceStep::Load { offset, len });
         }
     }
 
@@ -523,7 +523,7 @@ impl Medium {
     #[track_caller]
     pub fn begin_operation(&self, op: u32) {
         if self.is_watched() {
-            self.report(Step::Begin { op });
+            self.report(TraceStep::Begin { op });
         }
     }
 
@@ -545,7 +545,7 @@ impl Medium {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn report(&self, step: Step<'_>) {
+    fn report(&self, step: TraceStep<'_>) {
         self.watched_step(step, || ());
     }
 
@@ -553,7 +553,7 @@ impl Medium {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    pub(super) fn watched_step<R>(&self, step: Step<'_>, act: impl FnOnce() -> R) -> R {
+    pub(super) fn watched_step<R>(&self, step: TraceStep<'_>, act: impl FnOnce() -> R) -> R {
         let site = Location::caller();
         let Some(watched) = &self.watched else {
             return act();
@@ -580,18 +580,18 @@ impl Medium {
     ) -> [u8; N] {
         let site = Location::caller();
         let mut threads = self.watched.as_ref().map(|watched| watched.threads.lock());
-        let mut report = |step: Step<'_>| {
+        let mut report = |step: TraceStep<'_>| {
             if let (Some(watched), Some(threads)) = (&self.watched, &mut threads) {
                 watched.report(threads, step, site);
             }
         };
-        report(Step::Load {
+        report(TraceStep::Load {
             offset,
             len: N as u64,
         });
         let before = load();
         if let Some(after) = change(before) {
-            report(Step::Store {
+            report(TraceStep::Store {
                 offset,
                 bytes: &after,
             });

@@ -4,7 +4,8 @@
 //! A [`Pool`] is a file mapped into memory (or memory alone), with an allocator. Structures in it
 //! hold offsets ([`POff`]), never pointers, and consist of atomics ([`PAtomicU64`] and others,
 //! [`media_struct!`](crate::media_struct)). They store, flush and fence through the pool's
-//! [`Medium`], which does what the pool's [`Class`] needs and no more, and which a test can watch:
+//! [`Medium`], which does what the pool's [`PoolClass`] needs and no more, and which a test can
+//! watch:
 //!
 //! - [`trace`] says what is done to a medium, step by step;
 //! - [`model`] tells what the steps cost on one kind of medium;
@@ -13,16 +14,17 @@
 //! # What survives what
 //! | class | the end of the process | the loss of power |
 //! |---|---|---|
-//! | [`Class::Power`] | all that was flushed and fenced | the same |
-//! | [`Class::PowerBySync`] | all stores | all that was before the last [`Pool::sync`] |
-//! | [`Class::Process`] | all stores | nothing for sure; such a pool is refused |
-//! | [`Class::None`] | nothing | nothing |
+//! | [`PoolClass::Power`] | all that was flushed and fenced | the same |
+//! | [`PoolClass::PowerBySync`] | all stores | all that was before the last [`Pool::sync`] |
+//! | [`PoolClass::Process`] | all stores | nothing for sure; such a pool is refused |
+//! | [`PoolClass::None`] | nothing | nothing |
 //!
 //! # Modules
 //! `layout` is what lies in a pool; `region` the memory, `medium` the steps on it, `cpu` their
 //! instructions, `atomic` the types; `file` and `pool` open and close; `alloc` gives out blocks and
-//! `epoch` waits for their last readers. On ordinary files `dirty` notes what changed, `gate` and
-//! `checkpoint` make it survive the loss of power, and `witness` tells whether power was lost.
+//! `epoch` waits for their last readers. On ordinary files `dirty` notes what changed,
+//! `checkpoint_gate` and `checkpoint` make it survive the loss of power, and `page_witness` tells
+//! whether power was lost.
 
 #[cfg(target_endian = "big")]
 compile_error!("pools are little-endian and hold native integers: this target is not supported");
@@ -34,6 +36,7 @@ mod alloc;
 )]
 pub(crate) mod atomic;
 mod checkpoint;
+mod checkpoint_gate;
 #[expect(unsafe_code, reason = "calls instructions of the processor")]
 mod cpu;
 mod dirty;
@@ -41,7 +44,6 @@ mod dirty;
 mod epoch;
 pub mod explore;
 mod file;
-mod gate;
 mod layout;
 #[expect(
     unsafe_code,
@@ -51,6 +53,7 @@ mod medium;
 pub mod model;
 mod off;
 mod options;
+mod page_witness;
 mod pool;
 #[expect(
     unsafe_code,
@@ -58,15 +61,14 @@ mod pool;
 )]
 mod region;
 pub mod trace;
-mod witness;
 
-pub use self::alloc::Part;
+pub use self::alloc::RoomRequest;
 pub use self::atomic::{Media, PAtomicU32, PAtomicU64};
+pub use self::checkpoint_gate::WriteGuard;
 pub use self::epoch::Guard;
-pub use self::gate::WriteGuard;
 pub use self::medium::Medium;
 pub use self::off::POff;
-pub use self::options::{Claim, Class, PoolOptions, Reachable};
+pub use self::options::{BlockClaim, PoolClass, PoolOptions, Reachable};
 pub use self::pool::{Pool, PoolStats, ROOT_HINT, Reserved, Retiring};
 pub use self::region::Region;
 

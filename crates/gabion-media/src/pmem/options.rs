@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::alloc::Keeps;
+use super::alloc::PoolReserve;
 use super::atomic::PAtomicU64;
 use super::medium::Medium;
 use super::off::POff;
@@ -14,7 +14,7 @@ use crate::Disk;
 
 /// What a pool's memory survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum PoolClass {
     /// The loss of power: the mapping is to persistent memory itself.
     Power,
     /// The loss of power up to the last [`sync`](super::Pool::sync), and the end of the process
@@ -27,14 +27,14 @@ pub enum Class {
     None,
 }
 
-impl Class {
+impl PoolClass {
     /// The class's name.
     pub const fn name(self) -> &'static str {
         match self {
-            Class::Power => "power",
-            Class::PowerBySync => "power-by-sync",
-            Class::Process => "process",
-            Class::None => "none",
+            PoolClass::Power => "power",
+            PoolClass::PowerBySync => "power-by-sync",
+            PoolClass::Process => "process",
+            PoolClass::None => "none",
         }
     }
 }
@@ -58,7 +58,7 @@ pub struct PoolOptions {
     pub uuid: Option<[u8; 16]>,
 
     /// The file of the pool's checkpoints. With one, a pool on an ordinary file or in shared memory
-    /// has class [`Class::PowerBySync`]. Best on another file system if the pool is in shared
+    /// has class [`PoolClass::PowerBySync`]. Best on another file system if the pool is in shared
     /// memory. Named whenever the pool is opened; a pool on persistent memory makes no use of it.
     pub checkpoint: Option<PathBuf>,
     /// The disk that has this file, such as a simulated one; its directory if there is none.
@@ -106,8 +106,8 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    pub(super) fn keeps(&self) -> Keeps {
-        Keeps {
+    pub(super) fn keeps(&self) -> PoolReserve {
+        PoolReserve {
             blocks: self.keeps_back,
             run_bytes: self.keeps_run,
         }
@@ -130,7 +130,7 @@ impl fmt::Debug for PoolOptions {
 
 /// What recovery asks about a block with which an operation was in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct BlockClaim {
     /// The block.
     pub block: POff,
     /// Its size in bytes.
@@ -139,7 +139,7 @@ pub struct Claim {
     pub hint: u64,
 }
 
-impl Claim {
+impl BlockClaim {
     /// Whether the hint is the offset of a word whose low 48 bits are the block's offset. For
     /// recovery, when nobody else has the pool.
     #[must_use]
@@ -162,19 +162,19 @@ pub enum Reachable {
     /// medium, which is as the crash left it, and must hold for a crash during recovery too. It may
     /// also store and flush what takes a reference back, if that can be done again: recovery fences
     /// before the intent goes.
-    Ask(Arc<Ask>),
+    Ask(Arc<ClaimCheck>),
 }
 
 /// A question about a claim.
-pub(super) type Ask = dyn Fn(&Medium, Claim) -> bool + Send + Sync;
+pub(super) type ClaimCheck = dyn Fn(&Medium, BlockClaim) -> bool + Send + Sync;
 
 impl Reachable {
     /// Asks a function.
-    pub fn ask_fn(ask: impl Fn(&Medium, Claim) -> bool + Send + Sync + 'static) -> Reachable {
+    pub fn ask_fn(ask: impl Fn(&Medium, BlockClaim) -> bool + Send + Sync + 'static) -> Reachable {
         Reachable::Ask(Arc::new(ask))
     }
 
-    pub(super) fn ask(&self, medium: &Medium, claim: Claim) -> bool {
+    pub(super) fn ask(&self, medium: &Medium, claim: BlockClaim) -> bool {
         match self {
             Reachable::Word => claim.is_in_word(medium),
             Reachable::Ask(ask) => ask(medium, claim),

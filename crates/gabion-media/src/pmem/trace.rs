@@ -1,8 +1,8 @@
 //! What is done to persistent memory, step by step.
 //!
-//! A watched medium reports each [`Event`] to its [`Watcher`], in the order in which the stores
-//! become visible to other threads. The cost model counts them as they come; the crash explorer
-//! keeps them in a [`Trace`] and derives from it what a power failure may leave.
+//! A watched medium reports each [`TraceEvent`] to its [`Watcher`], in the order in which the
+//! stores become visible to other threads. The cost model counts them as they come; the crash
+//! explorer keeps them in a [`Trace`] and derives from it what a power failure may leave.
 //!
 //! Units: offsets and lengths are bytes from the start of the medium. A cache line has
 //! [`LINE`] bytes, and aligned words of [`WORD`] bytes reach the medium whole or not at all.
@@ -18,11 +18,11 @@ pub const WORD: u64 = 8;
 
 /// The place in the source that did something to the medium. Primitives that report events are
 /// `#[track_caller]`, so that this is their caller's place and names a flush or a fence in reports.
-pub type Site = &'static Location<'static>;
+pub type CodeSite = &'static Location<'static>;
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum TraceStep<'a> {
     /// Bytes stored through the cache. Words of one store may reach the medium in any order.
     Store {
         /// Where the first byte goes.
@@ -65,11 +65,11 @@ pub enum Step<'a> {
 
 /// A step with the thread and the place that did it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct TraceEvent<'a> {
     /// What was done.
-    pub step: Step<'a>,
+    pub step: TraceStep<'a>,
     /// Where in the source.
-    pub site: Site,
+    pub site: CodeSite,
     /// A number of the thread, unique within a trace.
     pub thread: u32,
 }
@@ -80,7 +80,7 @@ pub struct Event<'a> {
 /// reported just before they change the memory, loads just before they read it.
 pub trait Watcher: Send + Sync {
     /// Takes note of an event.
-    fn event(&self, event: Event<'_>);
+    fn event(&self, event: TraceEvent<'_>);
 
     /// Called after each step, without the lock: here a watcher may let other threads go first.
     fn pause(&self) {}
@@ -98,7 +98,7 @@ pub struct Trace {
 struct Entry {
     kind: Kind,
     thread: u32,
-    site: Site,
+    site: CodeSite,
     /// Offset, or number of the operation.
     at: u64,
     len: u64,
@@ -142,16 +142,16 @@ impl Trace {
     }
 
     /// Appends an event.
-    pub fn push(&mut self, event: Event<'_>) {
+    pub fn push(&mut self, event: TraceEvent<'_>) {
         let bytes_at = self.stored.len();
         let (kind, at, len) = match event.step {
-            Step::Store { offset, bytes } => (Kind::Store, offset, self.keep(bytes)),
-            Step::NtStore { offset, bytes } => (Kind::NtStore, offset, self.keep(bytes)),
-            Step::Flush { offset } => (Kind::Flush, offset, 0),
-            Step::Fence => (Kind::Fence, 0, 0),
-            Step::Load { offset, len } => (Kind::Load, offset, len),
-            Step::Begin { op } => (Kind::Begin, u64::from(op), 0),
-            Step::End { op } => (Kind::End, u64::from(op), 0),
+            TraceStep::Store { offset, bytes } => (Kind::Store, offset, self.keep(bytes)),
+            TraceStep::NtStore { offset, bytes } => (Kind::NtStore, offset, self.keep(bytes)),
+            TraceStep::Flush { offset } => (Kind::Flush, offset, 0),
+            TraceStep::Fence => (Kind::Fence, 0, 0),
+            TraceStep::Load { offset, len } => (Kind::Load, offset, len),
+            TraceStep::Begin { op } => (Kind::Begin, u64::from(op), 0),
+            TraceStep::End { op } => (Kind::End, u64::from(op), 0),
         };
         self.entries.push(Entry {
             kind,
@@ -169,12 +169,12 @@ impl Trace {
     }
 
     /// The event with number `index`, if there are so many.
-    pub fn get(&self, index: usize) -> Option<Event<'_>> {
+    pub fn get(&self, index: usize) -> Option<TraceEvent<'_>> {
         self.entries.get(index).map(|entry| self.event(entry))
     }
 
     /// All events in their order.
-    pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = TraceEvent<'_>> {
         self.entries.iter().map(|entry| self.event(entry))
     }
 
@@ -184,7 +184,7 @@ impl Trace {
         self.stored.clear();
     }
 
-    fn event(&self, entry: &Entry) -> Event<'_> {
+    fn event(&self, entry: &Entry) -> TraceEvent<'_> {
         let offset = entry.at;
         let bytes = || {
             let len = usize::try_from(entry.len).unwrap_or(usize::MAX);
@@ -193,24 +193,24 @@ impl Trace {
         // Numbers of operations were made from 32 bits.
         let op = u32::try_from(entry.at).unwrap_or(u32::MAX);
         let step = match entry.kind {
-            Kind::Store => Step::Store {
+            Kind::Store => TraceStep::Store {
                 offset,
                 bytes: bytes(),
             },
-            Kind::NtStore => Step::NtStore {
+            Kind::NtStore => TraceStep::NtStore {
                 offset,
                 bytes: bytes(),
             },
-            Kind::Flush => Step::Flush { offset },
-            Kind::Fence => Step::Fence,
-            Kind::Load => Step::Load {
+            Kind::Flush => TraceStep::Flush { offset },
+            Kind::Fence => TraceStep::Fence,
+            Kind::Load => TraceStep::Load {
                 offset,
                 len: entry.len,
             },
-            Kind::Begin => Step::Begin { op },
-            Kind::End => Step::End { op },
+            Kind::Begin => TraceStep::Begin { op },
+            Kind::End => TraceStep::End { op },
         };
-        Event {
+        TraceEvent {
             step,
             site: entry.site,
             thread: entry.thread,
@@ -228,30 +228,30 @@ impl fmt::Debug for Trace {
     }
 }
 
-impl fmt::Display for Event<'_> {
+impl fmt::Display for TraceEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "t{} {}", self.thread, self.step)?;
         match self.step {
-            Step::Begin { .. } | Step::End { .. } => Ok(()),
+            TraceStep::Begin { .. } | TraceStep::End { .. } => Ok(()),
             _ => write!(f, "  {}:{}", self.site.file(), self.site.line()),
         }
     }
 }
 
-impl fmt::Display for Step<'_> {
+impl fmt::Display for TraceStep<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Step::Store { offset, bytes } => {
+            TraceStep::Store { offset, bytes } => {
                 write!(f, "store   {offset:#08x} {}", Bytes(bytes))
             }
-            Step::NtStore { offset, bytes } => {
+            TraceStep::NtStore { offset, bytes } => {
                 write!(f, "ntstore {offset:#08x} {}", Bytes(bytes))
             }
-            Step::Flush { offset } => write!(f, "flush   {:#08x}", offset / LINE * LINE),
-            Step::Fence => write!(f, "fence"),
-            Step::Load { offset, len } => write!(f, "load    {offset:#08x} {len} B"),
-            Step::Begin { op } => write!(f, "--- operation {op} begins"),
-            Step::End { op } => write!(f, "--- operation {op} returns"),
+            TraceStep::Flush { offset } => write!(f, "flush   {:#08x}", offset / LINE * LINE),
+            TraceStep::Fence => write!(f, "fence"),
+            TraceStep::Load { offset, len } => write!(f, "load    {offset:#08x} {len} B"),
+            TraceStep::Begin { op } => write!(f, "--- operation {op} begins"),
+            TraceStep::End { op } => write!(f, "--- operation {op} returns"),
         }
     }
 }
@@ -283,29 +283,29 @@ mod tests {
     fn a_trace_gives_back_what_it_took() {
         let site = Location::caller();
         let steps = [
-            Step::Begin { op: 7 },
-            Step::Store {
+            TraceStep::Begin { op: 7 },
+            TraceStep::Store {
                 offset: 130,
                 bytes: &[1, 2, 3],
             },
-            Step::NtStore {
+            TraceStep::NtStore {
                 offset: 8,
                 bytes: &9u64.to_le_bytes(),
             },
-            Step::Flush { offset: 130 },
-            Step::Fence,
-            Step::Load { offset: 1, len: 2 },
-            Step::End { op: 7 },
+            TraceStep::Flush { offset: 130 },
+            TraceStep::Fence,
+            TraceStep::Load { offset: 1, len: 2 },
+            TraceStep::End { op: 7 },
         ];
         let mut trace = Trace::new(vec![0; 256]);
         for (thread, step) in (0..).zip(steps) {
-            trace.push(Event { step, site, thread });
+            trace.push(TraceEvent { step, site, thread });
         }
         assert_eq!(trace.len(), steps.len());
         for ((event, thread), step) in trace.iter().zip(0..).zip(steps) {
-            assert_eq!(event, Event { step, site, thread });
+            assert_eq!(event, TraceEvent { step, site, thread });
         }
-        assert_eq!(trace.get(4).map(|event| event.step), Some(Step::Fence));
+        assert_eq!(trace.get(4).map(|event| event.step), Some(TraceStep::Fence));
         assert!(trace.get(steps.len()).is_none());
         let text = format!("{trace:?}");
         assert!(text.contains("store   0x000082 3 B = 01 02 03"), "{text}");

@@ -34,7 +34,7 @@ use std::time::Duration;
 use gabion_lab::Error;
 use gabion_lab::result::BytesWritten;
 use gabion_lab::target::{
-    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+    Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target, TargetCapabilities,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ const NAME: &str = "tidesdb";
 pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "TidesDB 9.3.14, a log-structured merge tree in C",
-    abilities: Abilities {
+    abilities: TargetCapabilities {
         backward: false,
         ..ABILITIES
     },

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 
 use gabion_media::{Disk, TEMPORARY_SUFFIX};
 
-use super::layout::{Description, File, Piece};
-use super::objects::{Hash, Objects, STEP_BYTES};
-use super::source::{Known, Source, SourceFile};
+use super::layout::{BackupDescription, BackupFile, FilePiece};
+use super::objects::{ObjectHash, ObjectStore, STEP_BYTES};
+use super::source::{BackupSource, KnownPieces, SourceFile};
 use super::transfer::{BackupOptions, Transfer};
-use super::{BackupInfo, BackupRepository, Descriptions, Origin};
+use super::{BackupInfo, BackupOrigin, BackupRepository, Descriptions};
 use crate::Result;
 use crate::names::LOCK;
 
@@ -23,11 +23,11 @@ const STAGED_PREFIX: &str = "new-";
 
 /// A backup that is being made.
 struct Making<'m> {
-    objects: Objects<'m>,
+    objects: ObjectStore<'m>,
     transfer: Transfer<'m>,
     /// What earlier backups know unread.
-    known: HashMap<Known, (Hash, u64)>,
-    files: Vec<File>,
+    known: HashMap<KnownPieces, (ObjectHash, u64)>,
+    files: Vec<BackupFile>,
     bytes_copied: u64,
     files_copied: u64,
 }
@@ -37,9 +37,9 @@ impl BackupRepository {
     /// is given.
     pub(crate) fn create(
         &self,
-        origin: &Origin<'_>,
+        origin: &BackupOrigin<'_>,
         options: BackupOptions<'_>,
-        take: impl FnOnce(&Disk) -> Result<Source>,
+        take: impl FnOnce(&Disk) -> Result<BackupSource>,
     ) -> Result<BackupInfo> {
         let _lock = self.disk.lock(LOCK)?;
         self.clear_left()?;
@@ -70,10 +70,10 @@ impl BackupRepository {
     /// Makes the objects of a backup, durably; what they are is in the description.
     fn make(
         &self,
-        source: &Source,
+        source: &BackupSource,
         earlier: &Descriptions,
         options: BackupOptions<'_>,
-    ) -> Result<Description> {
+    ) -> Result<BackupDescription> {
         let staged = self.disk.part(STAGED_PREFIX);
         let names = staged.list()?;
         let mut bytes = source.files.iter().map(SourceFile::piece_bytes).sum();
@@ -84,7 +84,7 @@ impl BackupRepository {
         let named = pieces().map(|piece| piece.hash).collect();
         let known = pieces().filter_map(|own| Some((own.known?, (own.hash, own.len))));
         let mut making = Making {
-            objects: Objects::new(&self.disk, named),
+            objects: ObjectStore::new(&self.disk, named),
             transfer: Transfer::new(options, bytes),
             known: known.collect(),
             files: Vec::new(),
@@ -100,12 +100,12 @@ impl BackupRepository {
             making.objects.give_up();
             return Err(error);
         }
-        Ok(Description {
+        Ok(BackupDescription {
             position: source.position,
             bytes_copied: making.bytes_copied,
             files_copied: making.files_copied,
             files: making.files,
-            ..Description::default()
+            ..BackupDescription::default()
         })
     }
 
@@ -121,7 +121,7 @@ impl BackupRepository {
 }
 
 impl Making<'_> {
-    fn add_all(&mut self, source: &Source, staged: Vec<String>) -> Result<()> {
+    fn add_all(&mut self, source: &BackupSource, staged: Vec<String>) -> Result<()> {
         for file in &source.files {
             self.add(file)?;
         }
@@ -150,7 +150,7 @@ impl Making<'_> {
                     hash
                 }
             };
-            pieces.push(Piece {
+            pieces.push(FilePiece {
                 offset: source.offset,
                 len: source.len,
                 hash,
@@ -158,7 +158,7 @@ impl Making<'_> {
             });
         }
         self.files_copied += u64::from(self.bytes_copied > before);
-        self.files.push(File {
+        self.files.push(BackupFile {
             name: file.name.clone(),
             len: file.len,
             pieces,
@@ -172,13 +172,13 @@ impl Making<'_> {
         let (hash, len, is_new) = self.objects.put_staged(&staged, &mut self.transfer)?;
         self.bytes_copied += if is_new { len } else { 0 };
         self.files_copied += u64::from(is_new);
-        let piece = Piece {
+        let piece = FilePiece {
             offset: 0,
             len,
             hash,
             known: None,
         };
-        self.files.push(File {
+        self.files.push(BackupFile {
             name,
             len,
             pieces: vec![piece],
@@ -187,7 +187,7 @@ impl Making<'_> {
     }
 
     /// The object of a piece that need not be read.
-    fn find(&self, known: Option<Known>, len: u64) -> Result<Option<Hash>> {
+    fn find(&self, known: Option<KnownPieces>, len: u64) -> Result<Option<ObjectHash>> {
         let found = known.and_then(|known| self.known.get(&known));
         match found.filter(|(_, known_len)| *known_len == len) {
             Some((hash, _)) if self.objects.holds(hash, len)? => Ok(Some(*hash)),

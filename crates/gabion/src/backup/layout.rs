@@ -28,12 +28,12 @@
 
 use gabion_media::{Disk, Purpose};
 
-use super::objects::{HASH_BYTES, Hash};
-use super::source::{KNOWN_BYTES, Known};
+use super::objects::{HASH_BYTES, ObjectHash};
+use super::source::{KNOWN_BYTES, KnownPieces};
 use crate::engine::is_file_of_store;
-use crate::engine::root_file::{Decoded, RootFile};
-use crate::log::Malformed;
-use crate::log::codec::{Reader, put_bytes, put_varint};
+use crate::engine::root_file::{RootFile, RootFileError};
+use crate::log::MalformedPayload;
+use crate::log::codec::{PayloadReader, put_bytes, put_varint};
 use crate::names::parse_number;
 use crate::{Engine, Error, Result};
 
@@ -71,51 +71,51 @@ pub(super) fn parse_backup_name(name: &str) -> Option<u64> {
 
 /// What a backup is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Description {
+pub(super) struct BackupDescription {
     pub(super) engine: Engine,
     pub(super) store: String,
     pub(super) created_ms: u64,
     pub(super) position: u64,
     pub(super) bytes_copied: u64,
     pub(super) files_copied: u64,
-    pub(super) files: Vec<File>,
+    pub(super) files: Vec<BackupFile>,
 }
 
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct File {
+pub(super) struct BackupFile {
     pub(super) name: String,
     pub(super) len: u64,
     /// In the order of their offsets; what lies between them is zero.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<FilePiece>,
 }
 
 /// A part of a file that an object holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct FilePiece {
     pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) hash: Hash,
-    pub(super) known: Option<Known>,
+    pub(super) hash: ObjectHash,
+    pub(super) known: Option<KnownPieces>,
 }
 
-impl Description {
+impl BackupDescription {
     /// Bytes of all pieces: what a restore reads.
     pub(super) fn bytes(&self) -> u64 {
         self.pieces().map(|piece| piece.len).sum()
     }
 
-    pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &FilePiece> {
         self.files.iter().flat_map(|file| &file.pieces)
     }
 
     /// Reads the description of a backup.
-    pub(super) fn read(disk: &Disk, id: u64) -> Result<Description> {
+    pub(super) fn read(disk: &Disk, id: u64) -> Result<BackupDescription> {
         let name = backup_name(id);
         let bytes = disk.read_all(&name)?;
         decode(&bytes, id).map_err(|error| match error {
-            Decoded::Malformed(malformed) => malformed.in_file(disk.path_of(&name), 0),
-            Decoded::Newer(found) => Error::NewerFormat {
+            RootFileError::Malformed(malformed) => malformed.in_file(disk.path_of(&name), 0),
+            RootFileError::Newer(found) => Error::NewerFormat {
                 file: disk.path_of(&name),
                 found,
                 supported: DESCRIPTION.format,
@@ -131,7 +131,7 @@ impl Description {
     }
 }
 
-fn encode(description: &Description, id: u64) -> Vec<u8> {
+fn encode(description: &BackupDescription, id: u64) -> Vec<u8> {
     DESCRIPTION.encode(|out| {
         put_varint(out, id);
         put_bytes(out, description.engine.name().as_bytes());
@@ -158,7 +158,7 @@ fn encode(description: &Description, id: u64) -> Vec<u8> {
     })
 }
 
-fn decode(bytes: &[u8], id: u64) -> Result<Description, Decoded> {
+fn decode(bytes: &[u8], id: u64) -> Result<BackupDescription, RootFileError> {
     DESCRIPTION.decode(bytes, |reader| {
         if reader.varint()? != id {
             return Err(reader.malformed("the description is that of another backup"));
@@ -181,7 +181,7 @@ fn decode(bytes: &[u8], id: u64) -> Result<Description, Decoded> {
                 .ok_or_else(|| reader.malformed("the files are longer than files can be"))?;
             files.push(file);
         }
-        Ok(Description {
+        Ok(BackupDescription {
             engine,
             store,
             created_ms,
@@ -193,7 +193,7 @@ fn decode(bytes: &[u8], id: u64) -> Result<Description, Decoded> {
     })
 }
 
-fn decode_file(reader: &mut Reader<'_>) -> Result<File, Malformed> {
+fn decode_file(reader: &mut PayloadReader<'_>) -> Result<BackupFile, MalformedPayload> {
     let name = text(reader)?.to_owned();
     if !is_file_of_store(&name) {
         return Err(reader.malformed("a file has a name that no file of a store has"));
@@ -208,27 +208,27 @@ fn decode_file(reader: &mut Reader<'_>) -> Result<File, Malformed> {
         let (Some(offset), Some(behind)) = (offset, behind.filter(|behind| *behind <= len)) else {
             return Err(reader.malformed("a piece reaches past the end of its file"));
         };
-        pieces.push(Piece {
+        pieces.push(FilePiece {
             offset,
             len: piece_len,
-            hash: Hash(array::<HASH_BYTES>(reader)?),
+            hash: ObjectHash(array::<HASH_BYTES>(reader)?),
             known: match reader.u8()? {
                 0 => None,
-                1 => Some(Known(array::<KNOWN_BYTES>(reader)?)),
+                1 => Some(KnownPieces(array::<KNOWN_BYTES>(reader)?)),
                 _ => return Err(reader.malformed("a mark is neither there nor not there")),
             },
         });
         end = behind;
     }
-    Ok(File { name, len, pieces })
+    Ok(BackupFile { name, len, pieces })
 }
 
-fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+fn text<'a>(reader: &mut PayloadReader<'a>) -> Result<&'a str, MalformedPayload> {
     let bytes = reader.bytes()?;
     std::str::from_utf8(bytes).map_err(|_| reader.malformed("a name is not UTF-8"))
 }
 
-fn array<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], Malformed> {
+fn array<const N: usize>(reader: &mut PayloadReader<'_>) -> Result<[u8; N], MalformedPayload> {
     let bytes = reader.take(N)?;
     let array = bytes.first_chunk::<N>();
     array
@@ -242,14 +242,14 @@ mod tests {
     use crate::engine::root_file::assert_refuses_all_else;
     use crate::names::{CURRENT, table_name};
 
-    fn description() -> Description {
-        let piece = |offset, len, byte, known| Piece {
+    fn description() -> BackupDescription {
+        let piece = |offset, len, byte, known| FilePiece {
             offset,
             len,
-            hash: Hash([byte; HASH_BYTES]),
+            hash: ObjectHash([byte; HASH_BYTES]),
             known,
         };
-        Description {
+        BackupDescription {
             engine: Engine::Wip,
             store: "/data/stones".to_owned(),
             created_ms: 1_700_000_000_000,
@@ -257,17 +257,17 @@ mod tests {
             bytes_copied: 17,
             files_copied: 1,
             files: vec![
-                File {
+                BackupFile {
                     name: CURRENT.to_owned(),
                     len: 0,
                     pieces: Vec::new(),
                 },
-                File {
+                BackupFile {
                     name: table_name(7),
                     len: 40,
                     pieces: vec![
                         piece(4, 10, 0xab, None),
-                        piece(14, 20, 0xcd, Some(Known([0xef; KNOWN_BYTES]))),
+                        piece(14, 20, 0xcd, Some(KnownPieces([0xef; KNOWN_BYTES]))),
                     ],
                 },
             ],
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_no_store_can_be_made_of_is_refused() {
-        let refused = |change: fn(&mut File)| {
+        let refused = |change: fn(&mut BackupFile)| {
             let mut description = description();
             change(&mut description.files[1]);
             decode(&encode(&description, 1), 1).unwrap_err()
@@ -306,7 +306,7 @@ mod tests {
             refused(|file| file.name = "notes".to_owned()),
             refused(|file| file.len = 33),
         ] {
-            assert!(matches!(error, Decoded::Malformed(_)), "{error:?}");
+            assert!(matches!(error, RootFileError::Malformed(_)), "{error:?}");
         }
     }
 

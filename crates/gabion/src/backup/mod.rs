@@ -4,8 +4,8 @@
 //! A backup is a list of files, and a file a list of pieces. Each piece is an object of the
 //! repository, named by the hash of its bytes, so equal pieces are one object, whatever backup or
 //! store they belong to. Immutable files have marks by which a later backup recognizes them without
-//! reading ([`source::Known`]): it neither reads nor writes them. The rest is small; its hash shows
-//! what is unchanged.
+//! reading ([`source::KnownPieces`]): it neither reads nor writes them. The rest is small; its hash
+//! shows what is unchanged.
 //!
 //! # Layout
 //! A repository is one directory:
@@ -58,7 +58,7 @@ use std::time::Duration;
 
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
-use self::layout::{Description, ROOT, ROOT_NAME, backup_name, parse_backup_name};
+use self::layout::{BackupDescription, ROOT, ROOT_NAME, backup_name, parse_backup_name};
 use crate::names::LOCK;
 use crate::{Clock, Engine, Error, Problem, Result};
 
@@ -130,7 +130,7 @@ pub struct BackupList {
 /// What the descriptions of a repository say.
 #[derive(Default)]
 struct Descriptions {
-    good: Vec<(u64, Description)>,
+    good: Vec<(u64, BackupDescription)>,
     bad: Vec<(u64, Error)>,
 }
 
@@ -275,8 +275,8 @@ impl BackupRepository {
             .collect())
     }
 
-    fn description(&self, id: u64) -> Result<Description> {
-        match Description::read(&self.disk, id) {
+    fn description(&self, id: u64) -> Result<BackupDescription> {
+        match BackupDescription::read(&self.disk, id) {
             Err(Error::Media(error)) if error.is_not_found() => Err(Error::NoSuchBackup {
                 id,
                 existing: self.ids()?.iter().fold(String::new(), |mut all, id| {
@@ -293,7 +293,7 @@ impl BackupRepository {
     fn descriptions(&self) -> Result<Descriptions> {
         let mut all = Descriptions::default();
         for id in self.ids()? {
-            match Description::read(&self.disk, id) {
+            match BackupDescription::read(&self.disk, id) {
                 Ok(description) => all.good.push((id, description)),
                 Err(Error::Media(error)) if error.is_not_found() => {}
                 Err(error @ Error::Media(_)) => return Err(error),
@@ -304,7 +304,7 @@ impl BackupRepository {
     }
 }
 
-impl Description {
+impl BackupDescription {
     fn info(&self, id: u64) -> BackupInfo {
         BackupInfo {
             id,
@@ -321,7 +321,7 @@ impl Description {
 }
 
 /// What is being backed up.
-pub(crate) struct Origin<'o> {
+pub(crate) struct BackupOrigin<'o> {
     pub(crate) engine: Engine,
     pub(crate) path: &'o Path,
 }

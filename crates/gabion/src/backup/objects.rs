@@ -12,7 +12,7 @@ use std::fmt;
 
 use gabion_media::{Disk, Purpose, RandomFile, TEMPORARY_SUFFIX};
 
-use super::source::Reader;
+use super::source::PieceReader;
 use super::transfer::Transfer;
 use crate::{Error, Result};
 
@@ -25,16 +25,16 @@ const OBJECT_SUFFIX: &str = ".object";
 
 /// The hash of an object's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Hash(pub(super) [u8; HASH_BYTES]);
+pub(super) struct ObjectHash(pub(super) [u8; HASH_BYTES]);
 
-impl fmt::Display for Hash {
+impl fmt::Display for ObjectHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
 /// Name of an object.
-pub(super) fn object_name(hash: &Hash) -> String {
+pub(super) fn object_name(hash: &ObjectHash) -> String {
     format!("{hash}{OBJECT_SUFFIX}")
 }
 
@@ -45,7 +45,7 @@ pub(super) fn is_object(name: &str) -> bool {
 }
 
 /// What is wrong with an object; the caller says whose it is.
-pub(super) enum Fault {
+pub(super) enum ObjectFault {
     Missing,
     Length {
         found: u64,
@@ -55,41 +55,41 @@ pub(super) enum Fault {
     Other(Error),
 }
 
-impl<E: Into<Error>> From<E> for Fault {
-    fn from(error: E) -> Fault {
-        Fault::Other(error.into())
+impl<E: Into<Error>> From<E> for ObjectFault {
+    fn from(error: E) -> ObjectFault {
+        ObjectFault::Other(error.into())
     }
 }
 
-impl Fault {
+impl ObjectFault {
     /// As a sentence; an error of the medium stays one.
     pub(super) fn told(self, len: u64) -> Result<String> {
         match self {
-            Fault::Missing => Ok("an object of the repository is missing".to_owned()),
-            Fault::Length { found } => Ok(format!(
+            ObjectFault::Missing => Ok("an object of the repository is missing".to_owned()),
+            ObjectFault::Length { found } => Ok(format!(
                 "the object has {found} bytes and should have {len}: it was cut, or lengthened"
             )),
-            Fault::Bytes => {
+            ObjectFault::Bytes => {
                 Ok("the bytes of the object are not those that were written".to_owned())
             }
-            Fault::Other(error) => Err(error),
+            ObjectFault::Other(error) => Err(error),
         }
     }
 }
 
 /// The objects of a repository that is being added to.
-pub(super) struct Objects<'d> {
+pub(super) struct ObjectStore<'d> {
     disk: &'d Disk,
     /// Those that may stand in for what hashes to their names.
-    trusted: HashSet<Hash>,
+    trusted: HashSet<ObjectHash>,
     /// Those that were added, and that nobody else can need.
-    added: Vec<Hash>,
+    added: Vec<ObjectHash>,
 }
 
-impl<'d> Objects<'d> {
+impl<'d> ObjectStore<'d> {
     /// The objects of a repository, of which a description names these.
-    pub(super) fn new(disk: &'d Disk, named: HashSet<Hash>) -> Objects<'d> {
-        Objects {
+    pub(super) fn new(disk: &'d Disk, named: HashSet<ObjectHash>) -> ObjectStore<'d> {
+        ObjectStore {
             disk,
             trusted: named,
             added: Vec::new(),
@@ -97,7 +97,7 @@ impl<'d> Objects<'d> {
     }
 
     /// Whether an object may stand in for bytes of that hash and length.
-    pub(super) fn holds(&self, hash: &Hash, len: u64) -> Result<bool> {
+    pub(super) fn holds(&self, hash: &ObjectHash, len: u64) -> Result<bool> {
         if !self.trusted.contains(hash) {
             return Ok(false);
         }
@@ -112,10 +112,10 @@ impl<'d> Objects<'d> {
     /// are durable then, its name after the next sync of the directory.
     pub(super) fn put(
         &mut self,
-        from: &Reader,
+        from: &PieceReader,
         (offset, len): (u64, u64),
         transfer: &mut Transfer<'_>,
-    ) -> Result<(Hash, bool)> {
+    ) -> Result<(ObjectHash, bool)> {
         let temporary = format!("object{TEMPORARY_SUFFIX}");
         let mut to = self.disk.create_append(&temporary, Purpose::Checkpoint)?;
         let mut append = |_: u64, bytes: &[u8]| Ok(to.append(bytes)?);
@@ -131,13 +131,13 @@ impl<'d> Objects<'d> {
         Ok((hash, true))
     }
 
-    /// As [`Objects::put`], of so few bytes that they are read before anything is written.
+    /// As [`ObjectStore::put`], of so few bytes that they are read before anything is written.
     pub(super) fn put_small(
         &mut self,
-        from: &Reader,
+        from: &PieceReader,
         (offset, len): (u64, u64),
         transfer: &mut Transfer<'_>,
-    ) -> Result<(Hash, bool)> {
+    ) -> Result<(ObjectHash, bool)> {
         let mut bytes = Vec::new();
         let mut take = |_: u64, part: &[u8]| {
             bytes.extend_from_slice(part);
@@ -162,10 +162,10 @@ impl<'d> Objects<'d> {
         &mut self,
         name: &str,
         transfer: &mut Transfer<'_>,
-    ) -> Result<(Hash, u64, bool)> {
+    ) -> Result<(ObjectHash, u64, bool)> {
         let file = self.disk.open_read(name)?;
         let len = file.len();
-        let from: Reader = Box::new(move |buffer, at| Ok(file.read_exact_at(buffer, at)?));
+        let from: PieceReader = Box::new(move |buffer, at| Ok(file.read_exact_at(buffer, at)?));
         let hash = read(&from, 0, len, transfer, &mut |_, _| Ok(()))?;
         if self.holds(&hash, len)? {
             self.disk.remove(name)?;
@@ -176,7 +176,7 @@ impl<'d> Objects<'d> {
     }
 
     /// Gives a file of the repository the name of an object.
-    fn adopt(&mut self, name: &str, hash: Hash) -> Result<()> {
+    fn adopt(&mut self, name: &str, hash: ObjectHash) -> Result<()> {
         // DURABLE: the file's bytes are, so a crash leaves this name with all of them or without.
         let object = object_name(&hash);
         let is_new = !self.disk.exists(&object)?;
@@ -199,10 +199,10 @@ impl<'d> Objects<'d> {
 /// Copies an object to a place of a file.
 pub(super) fn copy_to(
     disk: &Disk,
-    (hash, len): (&Hash, u64),
+    (hash, len): (&ObjectHash, u64),
     (to, offset): (&mut RandomFile, u64),
     transfer: &mut Transfer<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), ObjectFault> {
     check_with(disk, hash, len, transfer, &mut |at, bytes| {
         Ok(to.write_at(offset + at, bytes, Purpose::Checkpoint)?)
     })
@@ -211,9 +211,9 @@ pub(super) fn copy_to(
 /// Reads an object and compares it with its name.
 pub(super) fn check(
     disk: &Disk,
-    (hash, len): (&Hash, u64),
+    (hash, len): (&ObjectHash, u64),
     transfer: &mut Transfer<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), ObjectFault> {
     check_with(disk, hash, len, transfer, &mut |_, _| Ok(()))
 }
 
@@ -222,33 +222,33 @@ type Taker<'t> = dyn FnMut(u64, &[u8]) -> Result<()> + 't;
 
 fn check_with(
     disk: &Disk,
-    hash: &Hash,
+    hash: &ObjectHash,
     len: u64,
     transfer: &mut Transfer<'_>,
     take: &mut Taker<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), ObjectFault> {
     let file = match disk.open_read(&object_name(hash)) {
-        Err(error) if error.is_not_found() => return Err(Fault::Missing),
+        Err(error) if error.is_not_found() => return Err(ObjectFault::Missing),
         opened => opened?,
     };
     if file.len() != len {
-        return Err(Fault::Length { found: file.len() });
+        return Err(ObjectFault::Length { found: file.len() });
     }
-    let from: Reader = Box::new(move |buffer, at| Ok(file.read_exact_at(buffer, at)?));
+    let from: PieceReader = Box::new(move |buffer, at| Ok(file.read_exact_at(buffer, at)?));
     match read(&from, 0, len, transfer, take)? == *hash {
         true => Ok(()),
-        false => Err(Fault::Bytes),
+        false => Err(ObjectFault::Bytes),
     }
 }
 
 /// Reads a part of a file, hands it on step by step, and returns its hash.
 fn read(
-    from: &Reader,
+    from: &PieceReader,
     offset: u64,
     len: u64,
     transfer: &mut Transfer<'_>,
     take: &mut Taker<'_>,
-) -> Result<Hash> {
+) -> Result<ObjectHash> {
     let size = |left: u64| usize::try_from(left.min(STEP_BYTES)).unwrap_or(0);
     let mut buffer = vec![0; size(len)];
     let mut hasher = blake3::Hasher::new();
@@ -261,7 +261,7 @@ fn read(
         at += part.len() as u64;
         transfer.moved(part.len() as u64)?;
     }
-    Ok(Hash(hasher.finalize().into()))
+    Ok(ObjectHash(hasher.finalize().into()))
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn objects_are_known_by_their_names() {
-        let hash = Hash(std::array::from_fn(|at| u8::try_from(at).unwrap()));
+        let hash = ObjectHash(std::array::from_fn(|at| u8::try_from(at).unwrap()));
         let name = object_name(&hash);
         assert!(name.starts_with("000102030405"), "{name}");
         assert!(is_object(&name));

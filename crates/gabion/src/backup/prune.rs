@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::BackupRepository;
-use super::layout::{Description, backup_name};
+use super::layout::{BackupDescription, backup_name};
 use super::objects::{is_object, object_name};
 use crate::Result;
 use crate::names::LOCK;
@@ -83,9 +83,9 @@ impl BackupRepository {
     /// many these were, and their bytes.
     pub(super) fn remove_unnamed<'d>(
         &self,
-        descriptions: impl Iterator<Item = &'d Description>,
+        descriptions: impl Iterator<Item = &'d BackupDescription>,
     ) -> Result<(u64, u64)> {
-        let pieces = descriptions.flat_map(Description::pieces);
+        let pieces = descriptions.flat_map(BackupDescription::pieces);
         let named: HashSet<String> = pieces.map(|piece| object_name(&piece.hash)).collect();
         let (mut objects, mut bytes) = (0, 0);
         for name in self.disk.list()? {
@@ -100,7 +100,7 @@ impl BackupRepository {
 }
 
 /// The backups that need not stay, of all, which are in the order of their numbers.
-fn gone(all: &[(u64, Description)], keep: Keep, now: Duration) -> Vec<u64> {
+fn gone(all: &[(u64, BackupDescription)], keep: Keep, now: Duration) -> Vec<u64> {
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut newer: BTreeMap<&str, u64> = BTreeMap::new();
     let mut gone = Vec::new();
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn each_store_keeps_its_newest_ones_and_those_that_are_young() {
         let backup = |id: u64, store: &str| {
-            let description = Description {
+            let description = BackupDescription {
                 engine: Engine::Wip,
                 store: store.to_owned(),
                 created_ms: id * 1000,

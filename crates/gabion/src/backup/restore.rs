@@ -5,7 +5,7 @@ use std::path::Path;
 use gabion_media::Disk;
 
 use super::BackupRepository;
-use super::layout::{Description, File};
+use super::layout::{BackupDescription, BackupFile};
 use super::objects::{self, object_name};
 use super::transfer::{BackupOptions, Transfer};
 use crate::names::LOCK;
@@ -52,7 +52,7 @@ impl BackupRepository {
     fn copy(
         &self,
         id: u64,
-        description: &Description,
+        description: &BackupDescription,
         target: &Disk,
         options: BackupOptions<'_>,
     ) -> Result<()> {
@@ -67,7 +67,7 @@ impl BackupRepository {
     fn copy_file(
         &self,
         id: u64,
-        file: &File,
+        file: &BackupFile,
         target: &Disk,
         transfer: &mut Transfer<'_>,
     ) -> Result<()> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::BackupRepository;
-use super::layout::{Description, backup_name};
-use super::objects::{self, Hash, object_name};
+use super::layout::{BackupDescription, backup_name};
+use super::objects::{self, ObjectHash, object_name};
 use super::transfer::{BackupOptions, Transfer};
 use crate::names::LOCK;
 use crate::{Problem, Result};
@@ -75,7 +75,7 @@ impl BackupRepository {
 }
 
 /// The objects of backups, each with the backups that need it.
-fn needed(backups: &[(u64, Description)]) -> BTreeMap<(Hash, u64), Vec<u64>> {
+fn needed(backups: &[(u64, BackupDescription)]) -> BTreeMap<(ObjectHash, u64), Vec<u64>> {
     let mut objects: BTreeMap<_, Vec<u64>> = BTreeMap::new();
     for (id, description) in backups {
         for piece in description.pieces() {

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::files::engine_of;
 use super::mapped;
 use super::scmkv::Scmkv;
-use super::sptree::Tree;
-use super::ssd::Consumers;
+use super::sptree::TreeStore;
+use super::ssd::ConsumerTable;
 use super::{flexdb, wip};
 use crate::log::{ReplayEnd, check_kept, replay_operations};
 use crate::names::{CONSUMERS, CURRENT};
@@ -101,7 +101,7 @@ impl CheckReport {
 
     /// Reads the consumers of the store, and what is kept of the log for them.
     fn check_kept(&mut self, disk: &Disk, end: ReplayEnd) -> Result<()> {
-        let consumers = match Consumers::open(disk) {
+        let consumers = match ConsumerTable::open(disk) {
             Ok(consumers) => consumers,
             Err(error) => return self.add(error, &disk.path_of(CONSUMERS)),
         };
@@ -134,7 +134,7 @@ pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
     match engine_of_store(disk)? {
         Engine::Flex => flexdb::check_disk(disk),
         Engine::Scmkv => mapped::check_disk::<Scmkv>(disk),
-        Engine::Sptree => mapped::check_disk::<Tree>(disk),
+        Engine::Sptree => mapped::check_disk::<TreeStore>(disk),
         Engine::Wip => wip::check_disk(disk),
     }
 }

@@ -86,7 +86,7 @@ impl Counters {
 
 /// How long writers were held back.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct WriteStallCounters {
     /// Nanoseconds that writers slept or waited.
     pub(crate) slowdown_ns: Counter,
     /// The longest of these.
@@ -97,7 +97,7 @@ pub(crate) struct Waits {
     pub(crate) stalls: Counter,
 }
 
-impl Waits {
+impl WriteStallCounters {
     /// A write was held back for so long.
     pub(crate) fn count_slowdown(&self, time: Duration) {
         self.slowdown_ns.add(nanos(time));

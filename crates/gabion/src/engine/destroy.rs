@@ -10,7 +10,7 @@ use gabion_media::Disk;
 use super::check::{engine_of_store, existing};
 use super::mapped;
 use super::scmkv::Scmkv;
-use super::sptree::Tree;
+use super::sptree::TreeStore;
 use super::{flexdb, wip};
 use crate::names::LOCK;
 use crate::{Engine, Result};
@@ -61,7 +61,7 @@ pub fn destroy_disk(disk: &Disk) -> Result<()> {
     match engine {
         Engine::Flex => flexdb::check_root(disk)?,
         Engine::Scmkv => mapped::remove_pool::<Scmkv>(disk)?,
-        Engine::Sptree => mapped::remove_pool::<Tree>(disk)?,
+        Engine::Sptree => mapped::remove_pool::<TreeStore>(disk)?,
         Engine::Wip => wip::check_root(disk)?,
     }
     let root = engine.root_name();

@@ -5,7 +5,7 @@
 //! exactly whether all have, or none. They are those of a sample: every entry up to some number,
 //! then every second one, and so on, but for the first and the last moment, which are exact.
 
-use crate::expiry::Moment;
+use crate::expiry::UnixMillis;
 
 /// Moments in a sample, at most.
 const SAMPLE_MAX: usize = 2048;
@@ -27,7 +27,7 @@ pub(crate) struct Expiries {
     /// How many there are.
     pub(crate) entries: u64,
     /// By when each eighth of them has expired, ascending.
-    pub(crate) marks: [Moment; MARKS],
+    pub(crate) marks: [UnixMillis; MARKS],
 }
 
 impl Expiries {
@@ -38,7 +38,7 @@ impl Expiries {
 
     /// About how many have expired by a moment: none before the first has, and all only if all
     /// have.
-    pub(crate) fn expired_by(&self, moment: Moment) -> u64 {
+    pub(crate) fn expired_by(&self, moment: UnixMillis) -> u64 {
         let passed = self.marks.partition_point(|mark| *mark <= moment);
         match passed {
             0 => 0,
@@ -51,27 +51,27 @@ impl Expiries {
     }
 
     /// Whether all have expired by a moment.
-    pub(crate) fn have_all_expired_by(&self, moment: Moment) -> bool {
+    pub(crate) fn have_all_expired_by(&self, moment: UnixMillis) -> bool {
         self.marks.last().is_some_and(|last| *last <= moment)
     }
 }
 
 /// Sees the moments of a table's entries, in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct ExpirySample {
     entries: u64,
-    first: Moment,
-    last: Moment,
+    first: UnixMillis,
+    last: UnixMillis,
     /// One moment of so many is taken.
     every: u64,
-    taken: Vec<Moment>,
+    taken: Vec<UnixMillis>,
 }
 
-impl Default for Sample {
-    fn default() -> Sample {
-        Sample {
+impl Default for ExpirySample {
+    fn default() -> ExpirySample {
+        ExpirySample {
             entries: 0,
-            first: Moment::MAX,
+            first: UnixMillis::MAX,
             last: 0,
             every: 1,
             taken: Vec::new(),
@@ -79,9 +79,9 @@ impl Default for Sample {
     }
 }
 
-impl Sample {
+impl ExpirySample {
     /// Takes the moment of the next entry that expires.
-    pub(crate) fn add(&mut self, moment: Moment) {
+    pub(crate) fn add(&mut self, moment: UnixMillis) {
         if self.entries.is_multiple_of(self.every) {
             if self.taken.len() == SAMPLE_MAX {
                 let mut number = 0;
@@ -101,7 +101,7 @@ impl Sample {
     }
 
     /// How many of those in the sample have expired by a moment, and how many there are.
-    pub(crate) fn expired_by(&self, moment: Moment) -> (u64, u64) {
+    pub(crate) fn expired_by(&self, moment: UnixMillis) -> (u64, u64) {
         let expired = self.taken.iter().filter(|own| **own <= moment);
         (expired.count() as u64, self.taken.len() as u64)
     }
@@ -127,12 +127,12 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
-    use gabion_media::seeded::Random;
+    use gabion_media::seeded::SeededRng;
 
     use super::*;
 
-    fn of(moments: impl Iterator<Item = Moment>) -> Option<Expiries> {
-        let mut sample = Sample::default();
+    fn of(moments: impl Iterator<Item = UnixMillis>) -> Option<Expiries> {
+        let mut sample = ExpirySample::default();
         moments.for_each(|moment| sample.add(moment));
         assert!(sample.taken.len() <= SAMPLE_MAX);
         sample.expiries()
@@ -157,9 +157,9 @@ mod tests {
     /// Moments far apart do not hide the many that are near.
     #[test]
     fn estimates_are_within_an_eighth_and_a_half() {
-        let mut random = Random::new(7);
+        let mut random = SeededRng::new(7);
         for count in [100, 2_048, 5_000, 100_000] {
-            let mut moments: Vec<Moment> = (0..count)
+            let mut moments: Vec<UnixMillis> = (0..count)
                 .map(|_| match random.below(10) {
                     0 => 1 << 40,
                     _ => 1_000 + random.below(1_000).pow(2),

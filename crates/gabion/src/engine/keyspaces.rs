@@ -20,14 +20,14 @@ use std::sync::atomic::{self, AtomicU64};
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::ordered::Ordered;
-use super::own_options::OwnOptions;
+use super::live_options::LiveKeyspaceOptions;
+use super::persistent_list::PersistentList;
 use super::write::Write;
 use crate::types::Seq;
 use crate::{Error, Result};
 
 /// A keyspace as every engine has it.
-pub(crate) trait Named {
+pub(crate) trait KeyspaceId {
     /// The number by which the log knows it.
     fn id(&self) -> u32;
 
@@ -36,24 +36,24 @@ pub(crate) trait Named {
 }
 
 /// A keyspace of an engine that can drop them.
-pub(crate) trait Droppable: Named {
+pub(crate) trait DroppableKeyspace: KeyspaceId {
     /// Its drop, if there is one.
-    fn dropped(&self) -> &Dropped;
+    fn dropped(&self) -> &DropSeq;
 
     /// The options that it has of its own.
-    fn own_options(&self) -> &OwnOptions;
+    fn own_options(&self) -> &LiveKeyspaceOptions;
 }
 
 /// The number of a keyspace's drop, once there is one.
-pub(crate) struct Dropped(AtomicU64);
+pub(crate) struct DropSeq(AtomicU64);
 
-impl Default for Dropped {
-    fn default() -> Dropped {
-        Dropped(AtomicU64::new(Dropped::NEVER))
+impl Default for DropSeq {
+    fn default() -> DropSeq {
+        DropSeq(AtomicU64::new(DropSeq::NEVER))
     }
 }
 
-impl Dropped {
+impl DropSeq {
     const NEVER: Seq = Seq::MAX;
 
     /// The keyspace is dropped, for those who read at `seq` or later.
@@ -73,13 +73,13 @@ impl Dropped {
     /// Whether there was one.
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
-        self.at() != Dropped::NEVER
+        self.at() != DropSeq::NEVER
     }
 
     /// An error if there was one: for writers and jobs, who hold a lock that a drop holds.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        self.check_at(Dropped::NEVER - 1)
+        self.check_at(DropSeq::NEVER - 1)
     }
 
     /// An error for who reads at `seq`, and has looked at the keyspace before it asks.
@@ -93,25 +93,25 @@ impl Dropped {
 }
 
 /// All keyspaces. Readers take no lock.
-pub(crate) struct Keyspaces<K>(ArcSwap<All<K>>);
+pub(crate) struct KeyspaceTable<K>(ArcSwap<KeyspaceView<K>>);
 
 /// The keyspaces at one moment.
-pub(crate) struct All<K> {
+pub(crate) struct KeyspaceView<K> {
     /// Those that there are, in the order in which they were made, which is that of their numbers.
-    live: Ordered<K>,
+    live: PersistentList<K>,
     /// The same in the order of their names.
-    by_name: Ordered<K>,
+    by_name: PersistentList<K>,
     /// Dropped ones that readers of earlier moments may need, in the order of their numbers.
-    leaving: Ordered<K>,
+    leaving: PersistentList<K>,
     /// The same in the order of their drops.
-    by_drop: Ordered<K>,
+    by_drop: PersistentList<K>,
     /// Any was dropped since the store was opened: else no handle is of a dropped one.
     any_dropped: bool,
 }
 
-impl<K> Clone for All<K> {
-    fn clone(&self) -> All<K> {
-        All {
+impl<K> Clone for KeyspaceView<K> {
+    fn clone(&self) -> KeyspaceView<K> {
+        KeyspaceView {
             live: self.live.clone(),
             by_name: self.by_name.clone(),
             leaving: self.leaving.clone(),
@@ -121,7 +121,7 @@ impl<K> Clone for All<K> {
     }
 }
 
-impl<K> All<K> {
+impl<K> KeyspaceView<K> {
     /// Those that there are, in the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
         self.live.iter()
@@ -143,14 +143,14 @@ impl<K> All<K> {
     }
 }
 
-impl<K: Named> All<K> {
+impl<K: KeyspaceId> KeyspaceView<K> {
     /// The keyspace of that number, if there is one.
     #[inline]
     pub(crate) fn live(&self, id: u32) -> Option<&Arc<K>> {
         self.live.find_number(id, |keyspace| keyspace.id())
     }
 
-    /// As [`All::live`], for who may read of an earlier moment.
+    /// As [`KeyspaceView::live`], for who may read of an earlier moment.
     #[inline]
     pub(crate) fn of_reader(&self, id: u32) -> Option<&Arc<K>> {
         let leaving = || self.leaving.find_number(id, |keyspace| keyspace.id());
@@ -158,7 +158,7 @@ impl<K: Named> All<K> {
     }
 }
 
-impl<K: Droppable> All<K> {
+impl<K: DroppableKeyspace> KeyspaceView<K> {
     /// Those that no reader is left for, where `visible` was the newest number that readers see
     /// before `oldest` looks for the oldest that is registered: who registers later reads at
     /// `visible` or above it. No others are looked at but one.
@@ -188,23 +188,23 @@ pub(crate) fn position<T>(list: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Res
     }
 }
 
-impl<K: Named> Keyspaces<K> {
+impl<K: KeyspaceId> KeyspaceTable<K> {
     /// These keyspaces, ascending by their numbers.
-    pub(crate) fn new(keyspaces: Vec<Arc<K>>) -> Keyspaces<K> {
+    pub(crate) fn new(keyspaces: Vec<Arc<K>>) -> KeyspaceTable<K> {
         let mut by_name = keyspaces.clone();
         by_name.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        Keyspaces(ArcSwap::from_pointee(All {
-            live: Ordered::new(keyspaces),
-            by_name: Ordered::new(by_name),
-            leaving: Ordered::default(),
-            by_drop: Ordered::default(),
+        KeyspaceTable(ArcSwap::from_pointee(KeyspaceView {
+            live: PersistentList::new(keyspaces),
+            by_name: PersistentList::new(by_name),
+            leaving: PersistentList::default(),
+            by_drop: PersistentList::default(),
             any_dropped: false,
         }))
     }
 
     /// The keyspaces as they are now.
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<All<K>>> {
+    pub(crate) fn load(&self) -> Guard<Arc<KeyspaceView<K>>> {
         self.0.load()
     }
 
@@ -241,16 +241,16 @@ impl<K: Named> Keyspaces<K> {
         });
     }
 
-    fn change(&self, change: impl Fn(&mut All<K>)) {
+    fn change(&self, change: impl Fn(&mut KeyspaceView<K>)) {
         self.0.rcu(|all| {
-            let mut all = All::clone(all);
+            let mut all = KeyspaceView::clone(all);
             change(&mut all);
             all
         });
     }
 }
 
-impl<K: Droppable> Keyspaces<K> {
+impl<K: DroppableKeyspace> KeyspaceTable<K> {
     /// Lets a keyspace leave, which was dropped: its drop has the largest number of all.
     pub(crate) fn leave(&self, keyspace: &Arc<K>) {
         let by_number = |other: &K| other.id().cmp(&keyspace.id());
@@ -275,13 +275,13 @@ impl<K: Droppable> Keyspaces<K> {
 }
 
 /// How others compare with a keyspace that was dropped, in the order of their drops.
-fn by_drop_of<K: Droppable>(keyspace: &K) -> impl Fn(&K) -> Ordering {
+fn by_drop_of<K: DroppableKeyspace>(keyspace: &K) -> impl Fn(&K) -> Ordering {
     let key = |of: &K| (of.dropped().at(), of.id());
     let own = key(keyspace);
     move |other| key(other).cmp(&own)
 }
 
-impl<K: Droppable> Keyspaces<K> {
+impl<K: DroppableKeyspace> KeyspaceTable<K> {
     /// An error unless there are the keyspaces of a write, whose handles users of the store had
     /// since it was opened. The caller holds a lock that a drop holds.
     #[inline]
@@ -307,9 +307,9 @@ mod tests {
     use crate::log::BatchEncoder;
     use crate::types::Kind;
 
-    struct Numbered(u32, Dropped, OwnOptions);
+    struct Numbered(u32, DropSeq, LiveKeyspaceOptions);
 
-    impl Named for Numbered {
+    impl KeyspaceId for Numbered {
         fn id(&self) -> u32 {
             self.0
         }
@@ -319,30 +319,30 @@ mod tests {
         }
     }
 
-    impl Droppable for Numbered {
-        fn dropped(&self) -> &Dropped {
+    impl DroppableKeyspace for Numbered {
+        fn dropped(&self) -> &DropSeq {
             &self.1
         }
 
-        fn own_options(&self) -> &OwnOptions {
+        fn own_options(&self) -> &LiveKeyspaceOptions {
             &self.2
         }
     }
 
     /// Keyspaces of these numbers.
-    fn numbered(ids: &[u32]) -> Keyspaces<Numbered> {
-        let all = Keyspaces::new(Vec::new());
+    fn numbered(ids: &[u32]) -> KeyspaceTable<Numbered> {
+        let all = KeyspaceTable::new(Vec::new());
         ids.iter().for_each(|id| {
             all.add(&Arc::new(Numbered(
                 *id,
-                Dropped::default(),
-                OwnOptions::default(),
+                DropSeq::default(),
+                LiveKeyspaceOptions::default(),
             )))
         });
         all
     }
 
-    fn leave(all: &Keyspaces<Numbered>, name: &str, seq: Seq) -> Arc<Numbered> {
+    fn leave(all: &KeyspaceTable<Numbered>, name: &str, seq: Seq) -> Arc<Numbered> {
         let keyspace = all.find(name).unwrap();
         keyspace.dropped().set(seq);
         all.leave(&keyspace);
@@ -355,8 +355,8 @@ mod tests {
         let one = leave(&all, "one", 5);
         all.add(&Arc::new(Numbered(
             3,
-            Dropped::default(),
-            OwnOptions::default(),
+            DropSeq::default(),
+            LiveKeyspaceOptions::default(),
         )));
         assert_eq!(all.names(), ["zero", "two", "three"]);
         for (name, id) in [("zero", 0), ("two", 2), ("three", 3)] {
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_drop_is_told_to_those_who_read_at_its_number_or_later() {
-        let dropped = Dropped::default();
+        let dropped = DropSeq::default();
         assert!(dropped.check().is_ok() && dropped.check_at(Seq::MAX - 1).is_ok());
         assert!(!dropped.is_set());
         dropped.set(7);

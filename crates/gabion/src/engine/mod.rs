@@ -5,12 +5,11 @@
 //!
 //! Each engine has a folder. `ssd` is what WipDB and FlexDB have around what makes them different,
 //! and `mapped` the same for SCMKV and SPTree. What engines share besides stands beside them:
-//! `write` and its queue, `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`,
-//! `idle`, `health`, `counters`, `root_file`, `check`, `repair` and `destroy`. The mapped engines
-//! are compiled with the feature `pm`; `absent` stands for them in a build without it.
+//! `write` and its queue, `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `scheduler`,
+//! `idle_timer`, `health`, `counters`, `root_file`, `check`, `repair` and `destroy`. The mapped
+//! engines are compiled with the feature `pm`; `mapped_absent` stands for them in a build without
+//! it.
 
-#[cfg(not(feature = "pm"))]
-mod absent;
 mod check;
 mod counters;
 mod destroy;
@@ -18,20 +17,22 @@ mod expiries;
 mod files;
 pub(crate) mod flexdb;
 mod health;
-mod idle;
+mod idle_timer;
 mod keyspaces;
+mod live_options;
 #[cfg(feature = "pm")]
 mod mapped;
+#[cfg(not(feature = "pm"))]
+mod mapped_absent;
 pub(crate) mod memtable;
 pub(crate) mod open_store;
-mod ordered;
-mod own_options;
+mod persistent_list;
 mod range_deletes;
 mod read_set;
 mod repair;
 pub(crate) mod root_file;
 mod scan;
-mod schedule;
+mod scheduler;
 #[cfg(feature = "pm")]
 pub(crate) mod scmkv;
 mod snapshots;
@@ -47,9 +48,9 @@ use std::time::Duration;
 use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
 
-use crate::backup::source::Source;
+use crate::backup::source::BackupSource;
 use crate::capabilities::Engine;
-use crate::expiry::{Moment, ReadPoint, Record};
+use crate::expiry::{ReadPoint, StoredRecord, UnixMillis};
 use crate::limits::NAME_BYTES_MAX;
 use crate::memory::TableMemory;
 use crate::merge::MergeOperator;
@@ -58,23 +59,23 @@ use crate::position::Position;
 use crate::types::Seq;
 use crate::{Error, KeyspaceOptions, Result, Slice, Stats};
 
-#[cfg(not(feature = "pm"))]
-use absent::{mapped, scmkv, sptree};
 use files::engine_of;
 use flexdb::Flex;
 use health::Health;
-use keyspaces::{Droppable, Named};
-use ssd::{Commit, Consume, Fed, Follow, Lifecycle, SsdEngine};
+use keyspaces::{DroppableKeyspace, KeyspaceId};
+#[cfg(not(feature = "pm"))]
+use mapped_absent::{mapped, scmkv, sptree};
+use ssd::{CommitWrites, ConsumerStore, FeedItem, FeedSource, Lifecycle, SsdEngine};
 use wip::Wip;
 use write::Update;
 
 pub(crate) use files::is_file_of_store;
 pub(crate) use read_set::{ReadMark, ReadSet};
-pub(crate) use scan::{Scan, scan, scan_snapshot, walk};
+pub(crate) use scan::{EngineScan, scan, scan_snapshot, walk};
 pub(crate) use scmkv::{ScmStore, Walk};
 pub(crate) use sptree::SpStore;
-pub(crate) use ssd::{ConsumerState, Feed, OpenTransaction, wait_for};
-pub(crate) use write::Changed;
+pub(crate) use ssd::{ChangeFeed, ConsumerState, OpenTransaction, wait_for};
+pub(crate) use write::UpdateOutcome;
 
 pub use check::{CheckReport, Problem, check, check_disk};
 pub use destroy::{destroy, destroy_disk};
@@ -82,7 +83,7 @@ pub use repair::{Lost, RepairReport, repair, repair_disk};
 
 /// An open store of one of the engines.
 #[derive(Clone)]
-pub(crate) enum Handle {
+pub(crate) enum EngineHandle {
     Wip(Arc<Wip>),
     Flex(Arc<Flex>),
     Scmkv(Arc<ScmStore>),
@@ -91,24 +92,24 @@ pub(crate) enum Handle {
 
 /// A keyspace of a store.
 #[derive(Clone)]
-pub(crate) enum Keyspace {
-    Wip(Arc<wip::Keyspace>),
-    Flex(Arc<flexdb::Keyspace>),
-    Scmkv(Arc<mapped::Keyspace>),
-    Sptree(Arc<mapped::Keyspace>),
+pub(crate) enum EngineKeyspace {
+    Wip(Arc<wip::WipKeyspace>),
+    Flex(Arc<flexdb::FlexKeyspace>),
+    Scmkv(Arc<mapped::MappedKeyspace>),
+    Sptree(Arc<mapped::MappedKeyspace>),
 }
 
 /// One write, as the facade hands it in.
-pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
+pub(crate) type Write<'w> = write::Write<'w, EngineKeyspace>;
 
 /// All engines do the same thing, each in its way.
 macro_rules! each {
     ($handle:expr, $engine:ident => $call:expr) => {
         match $handle {
-            Handle::Wip($engine) => $call,
-            Handle::Flex($engine) => $call,
-            Handle::Scmkv($engine) => $call,
-            Handle::Sptree($engine) => $call,
+            EngineHandle::Wip($engine) => $call,
+            EngineHandle::Flex($engine) => $call,
+            EngineHandle::Scmkv($engine) => $call,
+            EngineHandle::Sptree($engine) => $call,
         }
     };
 }
@@ -117,10 +118,10 @@ macro_rules! each {
 macro_rules! each_logged {
     ($handle:expr, $engine:ident => $call:expr) => {
         match $handle {
-            Handle::Wip($engine) => $call,
-            Handle::Flex($engine) => $call,
-            Handle::Scmkv(_) => Err(ScmStore::unsupported("changes and consumers")),
-            Handle::Sptree(_) => Err(SpStore::unsupported("changes and consumers")),
+            EngineHandle::Wip($engine) => $call,
+            EngineHandle::Flex($engine) => $call,
+            EngineHandle::Scmkv(_) => Err(ScmStore::unsupported("changes and consumers")),
+            EngineHandle::Sptree(_) => Err(SpStore::unsupported("changes and consumers")),
         }
     };
 }
@@ -129,10 +130,10 @@ macro_rules! each_logged {
 macro_rules! each_with {
     ($handle:expr, $keyspace:ident, $engine:ident => $call:expr) => {
         match ($handle, $keyspace) {
-            (Handle::Wip($engine), Keyspace::Wip($keyspace)) => $call,
-            (Handle::Flex($engine), Keyspace::Flex($keyspace)) => $call,
-            (Handle::Scmkv($engine), Keyspace::Scmkv($keyspace)) => $call,
-            (Handle::Sptree($engine), Keyspace::Sptree($keyspace)) => $call,
+            (EngineHandle::Wip($engine), EngineKeyspace::Wip($keyspace)) => $call,
+            (EngineHandle::Flex($engine), EngineKeyspace::Flex($keyspace)) => $call,
+            (EngineHandle::Scmkv($engine), EngineKeyspace::Scmkv($keyspace)) => $call,
+            (EngineHandle::Sptree($engine), EngineKeyspace::Sptree($keyspace)) => $call,
             _ => foreign(),
         }
     };
@@ -144,29 +145,29 @@ pub(crate) fn foreign() -> ! {
     panic!("the keyspace belongs to another store")
 }
 
-impl Keyspace {
+impl EngineKeyspace {
     pub(crate) fn id(&self) -> u32 {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.id(),
-            Keyspace::Flex(keyspace) => keyspace.id(),
-            Keyspace::Scmkv(keyspace) | Keyspace::Sptree(keyspace) => keyspace.id(),
+            EngineKeyspace::Wip(keyspace) => keyspace.id(),
+            EngineKeyspace::Flex(keyspace) => keyspace.id(),
+            EngineKeyspace::Scmkv(keyspace) | EngineKeyspace::Sptree(keyspace) => keyspace.id(),
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.name(),
-            Keyspace::Flex(keyspace) => keyspace.name(),
-            Keyspace::Scmkv(keyspace) | Keyspace::Sptree(keyspace) => keyspace.name(),
+            EngineKeyspace::Wip(keyspace) => keyspace.name(),
+            EngineKeyspace::Flex(keyspace) => keyspace.name(),
+            EngineKeyspace::Scmkv(keyspace) | EngineKeyspace::Sptree(keyspace) => keyspace.name(),
         }
     }
 
     /// Its options.
     pub(crate) fn options(&self) -> KeyspaceOptions {
         match self {
-            Keyspace::Wip(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
-            Keyspace::Flex(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
-            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => KeyspaceOptions::default(),
+            EngineKeyspace::Wip(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
+            EngineKeyspace::Flex(keyspace) => KeyspaceOptions::clone(&keyspace.own_options().get()),
+            EngineKeyspace::Scmkv(_) | EngineKeyspace::Sptree(_) => KeyspaceOptions::default(),
         }
     }
 
@@ -174,84 +175,84 @@ impl Keyspace {
     #[inline]
     pub(crate) fn default_expiry(&self) -> Option<Duration> {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.own_options().default_expiry(),
-            Keyspace::Flex(keyspace) => keyspace.own_options().default_expiry(),
-            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => None,
+            EngineKeyspace::Wip(keyspace) => keyspace.own_options().default_expiry(),
+            EngineKeyspace::Flex(keyspace) => keyspace.own_options().default_expiry(),
+            EngineKeyspace::Scmkv(_) | EngineKeyspace::Sptree(_) => None,
         }
     }
 
     /// What merged operands mean, if the engine merges any.
     pub(crate) fn merge_operator(&self) -> Option<MergeOperator> {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.own_options().merge_operator(),
-            Keyspace::Flex(keyspace) => keyspace.own_options().merge_operator(),
-            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => None,
+            EngineKeyspace::Wip(keyspace) => keyspace.own_options().merge_operator(),
+            EngineKeyspace::Flex(keyspace) => keyspace.own_options().merge_operator(),
+            EngineKeyspace::Scmkv(_) | EngineKeyspace::Sptree(_) => None,
         }
     }
 
     /// An error if the keyspace was dropped, for those who read at `seq`.
     fn check_at(&self, seq: Seq) -> Result<()> {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.dropped.check_at(seq),
-            Keyspace::Flex(keyspace) => keyspace.dropped.check_at(seq),
-            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => Ok(()),
+            EngineKeyspace::Wip(keyspace) => keyspace.dropped.check_at(seq),
+            EngineKeyspace::Flex(keyspace) => keyspace.dropped.check_at(seq),
+            EngineKeyspace::Scmkv(_) | EngineKeyspace::Sptree(_) => Ok(()),
         }
     }
 
     #[inline]
-    fn wip(&self) -> &wip::Keyspace {
+    fn wip(&self) -> &wip::WipKeyspace {
         match self {
-            Keyspace::Wip(keyspace) => keyspace,
+            EngineKeyspace::Wip(keyspace) => keyspace,
             _ => foreign(),
         }
     }
 
     #[inline]
-    fn flex(&self) -> &flexdb::Keyspace {
+    fn flex(&self) -> &flexdb::FlexKeyspace {
         match self {
-            Keyspace::Flex(keyspace) => keyspace,
+            EngineKeyspace::Flex(keyspace) => keyspace,
             _ => foreign(),
         }
     }
 
     #[inline]
-    fn mapped(&self) -> &mapped::Keyspace {
+    fn mapped(&self) -> &mapped::MappedKeyspace {
         match self {
-            Keyspace::Scmkv(keyspace) | Keyspace::Sptree(keyspace) => keyspace,
+            EngineKeyspace::Scmkv(keyspace) | EngineKeyspace::Sptree(keyspace) => keyspace,
             _ => foreign(),
         }
     }
 }
 
-impl Handle {
+impl EngineHandle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
-    pub(crate) fn open(disk: Disk, options: Options) -> Result<Handle> {
+    pub(crate) fn open(disk: Disk, options: Options) -> Result<EngineHandle> {
         let engine = engine_of(&disk)?.unwrap_or(options.engine);
         Ok(match engine {
-            Engine::Wip => Handle::Wip(Wip::open(disk, options)?),
-            Engine::Flex => Handle::Flex(Flex::open(disk, options)?),
-            Engine::Scmkv => Handle::Scmkv(ScmStore::open(disk, options)?),
-            Engine::Sptree => Handle::Sptree(SpStore::open(disk, options)?),
+            Engine::Wip => EngineHandle::Wip(Wip::open(disk, options)?),
+            Engine::Flex => EngineHandle::Flex(Flex::open(disk, options)?),
+            Engine::Scmkv => EngineHandle::Scmkv(ScmStore::open(disk, options)?),
+            Engine::Sptree => EngineHandle::Sptree(SpStore::open(disk, options)?),
         })
     }
 
     /// Which of the engines it is.
     pub(crate) fn engine(&self) -> Engine {
         match self {
-            Handle::Wip(_) => Engine::Wip,
-            Handle::Flex(_) => Engine::Flex,
-            Handle::Scmkv(_) => Engine::Scmkv,
-            Handle::Sptree(_) => Engine::Sptree,
+            EngineHandle::Wip(_) => Engine::Wip,
+            EngineHandle::Flex(_) => Engine::Flex,
+            EngineHandle::Scmkv(_) => Engine::Scmkv,
+            EngineHandle::Sptree(_) => Engine::Sptree,
         }
     }
 
     /// Whether it was opened for reading only.
     fn is_read_only(&self) -> bool {
         match self {
-            Handle::Wip(engine) => engine.disk.is_read_only(),
-            Handle::Flex(engine) => engine.disk.is_read_only(),
-            Handle::Scmkv(engine) => engine.is_read_only(),
-            Handle::Sptree(engine) => engine.is_read_only(),
+            EngineHandle::Wip(engine) => engine.disk.is_read_only(),
+            EngineHandle::Flex(engine) => engine.disk.is_read_only(),
+            EngineHandle::Scmkv(engine) => engine.is_read_only(),
+            EngineHandle::Sptree(engine) => engine.is_read_only(),
         }
     }
 
@@ -269,8 +270,8 @@ impl Handle {
         self.health().is_here()
     }
 
-    /// As [`Handle::is_here`], for who closes the store; tells a child, too, that was made without
-    /// the system's library.
+    /// As [`EngineHandle::is_here`], for who closes the store; tells a child, too, that was made
+    /// without the system's library.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.health().is_of_this_process()
     }
@@ -288,7 +289,7 @@ impl Handle {
         &self,
         name: &str,
         options: Option<&KeyspaceOptions>,
-    ) -> Result<Keyspace> {
+    ) -> Result<EngineKeyspace> {
         let size = name.len() as u64;
         if !(1..=NAME_BYTES_MAX).contains(&size) {
             return Err(Error::Limit {
@@ -301,19 +302,21 @@ impl Handle {
             options.check_for(self.engine())?;
         }
         Ok(match self {
-            Handle::Wip(engine) => Keyspace::Wip(engine.keyspace_with(name, options)?),
-            Handle::Flex(engine) => Keyspace::Flex(engine.keyspace_with(name, options)?),
-            Handle::Scmkv(engine) => Keyspace::Scmkv(engine.create_keyspace(name)?),
-            Handle::Sptree(engine) => Keyspace::Sptree(engine.create_keyspace(name)?),
+            EngineHandle::Wip(engine) => EngineKeyspace::Wip(engine.keyspace_with(name, options)?),
+            EngineHandle::Flex(engine) => {
+                EngineKeyspace::Flex(engine.keyspace_with(name, options)?)
+            }
+            EngineHandle::Scmkv(engine) => EngineKeyspace::Scmkv(engine.create_keyspace(name)?),
+            EngineHandle::Sptree(engine) => EngineKeyspace::Sptree(engine.create_keyspace(name)?),
         })
     }
 
-    pub(crate) fn find_keyspace(&self, name: &str) -> Option<Keyspace> {
+    pub(crate) fn find_keyspace(&self, name: &str) -> Option<EngineKeyspace> {
         match self {
-            Handle::Wip(engine) => engine.keyspaces.find(name).map(Keyspace::Wip),
-            Handle::Flex(engine) => engine.keyspaces.find(name).map(Keyspace::Flex),
-            Handle::Scmkv(engine) => engine.keyspaces.find(name).map(Keyspace::Scmkv),
-            Handle::Sptree(engine) => engine.keyspaces.find(name).map(Keyspace::Sptree),
+            EngineHandle::Wip(engine) => engine.keyspaces.find(name).map(EngineKeyspace::Wip),
+            EngineHandle::Flex(engine) => engine.keyspaces.find(name).map(EngineKeyspace::Flex),
+            EngineHandle::Scmkv(engine) => engine.keyspaces.find(name).map(EngineKeyspace::Scmkv),
+            EngineHandle::Sptree(engine) => engine.keyspaces.find(name).map(EngineKeyspace::Sptree),
         }
     }
 
@@ -326,9 +329,9 @@ impl Handle {
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.health().check_here()?;
         match self {
-            Handle::Wip(engine) => engine.drop_keyspace(name),
-            Handle::Flex(engine) => engine.drop_keyspace(name),
-            Handle::Scmkv(_) | Handle::Sptree(_) => Err(Error::Unsupported {
+            EngineHandle::Wip(engine) => engine.drop_keyspace(name),
+            EngineHandle::Flex(engine) => engine.drop_keyspace(name),
+            EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => Err(Error::Unsupported {
                 engine: self.engine().name(),
                 operation: "drops of keyspaces; delete their keys instead",
             }),
@@ -346,23 +349,31 @@ impl Handle {
         write.prefetch();
         let sync = durability.is_sync();
         match self {
-            Handle::Wip(engine) => {
-                engine.write(write.with_keyspace(Keyspace::wip), user_bytes, sync)?;
+            EngineHandle::Wip(engine) => {
+                engine.write(write.with_keyspace(EngineKeyspace::wip), user_bytes, sync)?;
                 engine.promise(durability);
                 Ok(())
             }
-            Handle::Flex(engine) => {
-                engine.write(write.with_keyspace(Keyspace::flex), user_bytes, sync)?;
+            EngineHandle::Flex(engine) => {
+                engine.write(write.with_keyspace(EngineKeyspace::flex), user_bytes, sync)?;
                 engine.promise(durability);
                 Ok(())
             }
-            Handle::Scmkv(engine) => {
-                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)?;
+            EngineHandle::Scmkv(engine) => {
+                engine.write(
+                    write.with_keyspace(EngineKeyspace::mapped),
+                    user_bytes,
+                    sync,
+                )?;
                 engine.promise(durability);
                 Ok(())
             }
-            Handle::Sptree(engine) => {
-                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)?;
+            EngineHandle::Sptree(engine) => {
+                engine.write(
+                    write.with_keyspace(EngineKeyspace::mapped),
+                    user_bytes,
+                    sync,
+                )?;
                 engine.promise(durability);
                 Ok(())
             }
@@ -372,11 +383,11 @@ impl Handle {
     /// Changes the record of a key to what `change` makes of it; returns the one that it had.
     pub(crate) fn update(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &EngineKeyspace,
         key: &[u8],
         change: Update<'_>,
         durability: Durability,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         self.health().check_here()?;
         each_with!(self, keyspace, engine => {
             let old = engine.update(keyspace, key, change, durability.is_sync())?;
@@ -389,18 +400,18 @@ impl Handle {
     pub(crate) fn begin_transaction(&self) -> Result<Arc<OpenTransaction>> {
         self.check_open()?;
         match self {
-            Handle::Wip(engine) => Ok(engine.begin_transaction()),
-            Handle::Flex(engine) => Ok(engine.begin_transaction()),
-            Handle::Scmkv(_) => Err(ScmStore::unsupported("transactions; use updates")),
-            Handle::Sptree(_) => Err(SpStore::unsupported("transactions; use updates")),
+            EngineHandle::Wip(engine) => Ok(engine.begin_transaction()),
+            EngineHandle::Flex(engine) => Ok(engine.begin_transaction()),
+            EngineHandle::Scmkv(_) => Err(ScmStore::unsupported("transactions; use updates")),
+            EngineHandle::Sptree(_) => Err(SpStore::unsupported("transactions; use updates")),
         }
     }
 
     /// Ends one, committed or not.
     pub(crate) fn end_transaction(&self, transaction: &Arc<OpenTransaction>) {
         match self {
-            Handle::Wip(engine) if self.is_here() => engine.end_transaction(transaction),
-            Handle::Flex(engine) if self.is_here() => engine.end_transaction(transaction),
+            EngineHandle::Wip(engine) if self.is_here() => engine.end_transaction(transaction),
+            EngineHandle::Flex(engine) if self.is_here() => engine.end_transaction(transaction),
             _ => {}
         }
     }
@@ -409,9 +420,9 @@ impl Handle {
     /// result is dropped; `None` for an engine without a ceiling.
     pub(crate) fn hold_memory(&self) -> Option<TableMemory> {
         match self {
-            Handle::Wip(engine) => Some(engine.hold_memory()),
-            Handle::Flex(engine) => Some(engine.hold_memory()),
-            Handle::Scmkv(_) | Handle::Sptree(_) => None,
+            EngineHandle::Wip(engine) => Some(engine.hold_memory()),
+            EngineHandle::Flex(engine) => Some(engine.hold_memory()),
+            EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => None,
         }
     }
 
@@ -419,7 +430,7 @@ impl Handle {
     #[inline]
     pub(crate) fn get(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &EngineKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
@@ -432,16 +443,16 @@ impl Handle {
     /// The record of a key, now or at a registered point. For engines in which records expire.
     pub(crate) fn find_record(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &EngineKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         self.check_open()?;
         match (self, keyspace) {
-            (Handle::Wip(engine), Keyspace::Wip(keyspace)) => {
+            (EngineHandle::Wip(engine), EngineKeyspace::Wip(keyspace)) => {
                 engine.find_record(keyspace, key, snapshot)
             }
-            (Handle::Flex(engine), Keyspace::Flex(keyspace)) => {
+            (EngineHandle::Flex(engine), EngineKeyspace::Flex(keyspace)) => {
                 engine.find_record(keyspace, key, snapshot)
             }
             _ => Err(self.no_expiry()),
@@ -449,11 +460,11 @@ impl Handle {
     }
 
     /// This moment, for what expires; an error of an engine in which nothing does.
-    pub(crate) fn moment(&self) -> Result<Moment> {
+    pub(crate) fn moment(&self) -> Result<UnixMillis> {
         match self {
-            Handle::Wip(engine) => Ok(engine.moments.now()),
-            Handle::Flex(engine) => Ok(engine.moments.now()),
-            Handle::Scmkv(_) | Handle::Sptree(_) => Err(self.no_expiry()),
+            EngineHandle::Wip(engine) => Ok(engine.moments.now()),
+            EngineHandle::Flex(engine) => Ok(engine.moments.now()),
+            EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => Err(self.no_expiry()),
         }
     }
 
@@ -467,7 +478,7 @@ impl Handle {
     /// The values of several keys at a registered point.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &EngineKeyspace,
         keys: &[K],
         snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
@@ -480,14 +491,14 @@ impl Handle {
     /// The values of several keys now, if the engine has no snapshots to read them from.
     pub(crate) fn multi_get_now<K: AsRef<[u8]>>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &EngineKeyspace,
         keys: &[K],
     ) -> Option<Result<Vec<Option<Slice>>>> {
         match (self, keyspace) {
-            (Handle::Scmkv(engine), Keyspace::Scmkv(keyspace)) => {
+            (EngineHandle::Scmkv(engine), EngineKeyspace::Scmkv(keyspace)) => {
                 Some(engine.multi_get_now(keyspace, keys))
             }
-            (Handle::Sptree(engine), Keyspace::Sptree(keyspace)) => {
+            (EngineHandle::Sptree(engine), EngineKeyspace::Sptree(keyspace)) => {
                 Some(engine.multi_get_now(keyspace, keys))
             }
             _ => None,
@@ -531,21 +542,21 @@ impl Handle {
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
         self.check_copies("checkpoints of a store that was opened for reading only")?;
         match self {
-            Handle::Wip(engine) => engine.checkpoint(target),
-            Handle::Flex(engine) => engine.checkpoint(target),
-            Handle::Scmkv(_) => Err(ScmStore::unsupported("checkpoints")),
-            Handle::Sptree(_) => Err(SpStore::unsupported("checkpoints")),
+            EngineHandle::Wip(engine) => engine.checkpoint(target),
+            EngineHandle::Flex(engine) => engine.checkpoint(target),
+            EngineHandle::Scmkv(_) => Err(ScmStore::unsupported("checkpoints")),
+            EngineHandle::Sptree(_) => Err(SpStore::unsupported("checkpoints")),
         }
     }
 
     /// The store as it is now, for a backup; files that are written for it go to `staging`.
-    pub(crate) fn backup(&self, staging: &Disk) -> Result<Source> {
+    pub(crate) fn backup(&self, staging: &Disk) -> Result<BackupSource> {
         self.check_copies("backups of a store that was opened for reading only")?;
         match self {
-            Handle::Wip(engine) => engine.backup(staging),
-            Handle::Flex(engine) => engine.backup(staging),
-            Handle::Scmkv(_) => Err(ScmStore::unsupported("backups")),
-            Handle::Sptree(_) => Err(SpStore::unsupported("backups")),
+            EngineHandle::Wip(engine) => engine.backup(staging),
+            EngineHandle::Flex(engine) => engine.backup(staging),
+            EngineHandle::Scmkv(_) => Err(ScmStore::unsupported("backups")),
+            EngineHandle::Sptree(_) => Err(SpStore::unsupported("backups")),
         }
     }
 
@@ -562,7 +573,7 @@ impl Handle {
     }
 
     /// Reads what was written from a position on.
-    pub(crate) fn feed(&self, since: Position, durable_only: bool) -> Result<Feed> {
+    pub(crate) fn feed(&self, since: Position, durable_only: bool) -> Result<ChangeFeed> {
         self.check_open()?;
         each_logged!(self, engine => Ok(engine.feed(since, durable_only)))
     }
@@ -570,8 +581,8 @@ impl Handle {
     /// What comes next in a feed, if there is something, as `read` reads it.
     pub(crate) fn feed_next<T>(
         &self,
-        feed: &mut Feed,
-        read: impl FnOnce(Fed<'_>) -> Result<T>,
+        feed: &mut ChangeFeed,
+        read: impl FnOnce(FeedItem<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let fed = each_logged!(self, engine => feed.next(engine))?;
         fed.map(read).transpose()
@@ -580,9 +591,9 @@ impl Handle {
     /// The name of the keyspace of that number, if it is there.
     pub(crate) fn keyspace_name(&self, id: u32) -> Option<Arc<str>> {
         match self {
-            Handle::Wip(engine) => engine.keyspaces.name_of(id),
-            Handle::Flex(engine) => engine.keyspaces.name_of(id),
-            Handle::Scmkv(_) | Handle::Sptree(_) => None,
+            EngineHandle::Wip(engine) => engine.keyspaces.name_of(id),
+            EngineHandle::Flex(engine) => engine.keyspaces.name_of(id),
+            EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => None,
         }
     }
 
@@ -627,9 +638,9 @@ impl Handle {
     }
 
     /// Begins an ingest of sorted pairs.
-    pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Keyspace) -> Result<wip::Ingest<'e>> {
+    pub(crate) fn ingest<'e>(&'e self, keyspace: &'e EngineKeyspace) -> Result<wip::WipIngest<'e>> {
         match (self, keyspace) {
-            (Handle::Wip(engine), Keyspace::Wip(keyspace)) => engine.ingest(keyspace),
+            (EngineHandle::Wip(engine), EngineKeyspace::Wip(keyspace)) => engine.ingest(keyspace),
             _ => Err(Error::Unsupported {
                 engine: self.engine().name(),
                 operation: "ingests; write batches instead",
@@ -659,14 +670,14 @@ impl Handle {
     /// `None` for an engine that does not measure it.
     pub(crate) fn reader_waits(&self) -> Option<ReaderWaits> {
         match self {
-            Handle::Flex(engine) if self.is_here() => Some(engine.reader_waits()),
+            EngineHandle::Flex(engine) if self.is_here() => Some(engine.reader_waits()),
             _ => None,
         }
     }
 
     pub(crate) fn compact_range(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &EngineKeyspace,
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Result<()> {

@@ -8,16 +8,16 @@
 //! counted as any other entry.
 //!
 //! For all keys of the range, the first one included, a bucket's state has an index of all range
-//! deletes in it: [`Deletes`], which is empty in most buckets, so that a get pays for one test. The
-//! index is of facts that are true for ever, so it may know more than the MemTables and tables
-//! still hold. In FlexDB that index is all there is: a generation has one for each keyspace, which
-//! a merge makes one set of.
+//! deletes in it: [`RangeDeletes`], which is empty in most buckets, so that a get pays for one
+//! test. The index is of facts that are true for ever, so it may know more than the MemTables and
+//! tables still hold. In FlexDB that index is all there is: a generation has one for each keyspace,
+//! which a merge makes one set of.
 //!
 //! # Layout
-//! [`Fragments`] are ranges that do not overlap, each with the numbers of the deletes that cover
-//! it. [`Deletes`] are a few such sets, whose sizes grow from the last to the first, so that adding
-//! one range costs a logarithm of their number and not a copy of all. On media, ranges are
-//! fragments too, see `table::layout`.
+//! [`RangeTombstones`] are ranges that do not overlap, each with the numbers of the deletes that
+//! cover it. [`RangeDeletes`] are a few such sets, whose sizes grow from the last to the first, so
+//! that adding one range costs a logarithm of their number and not a copy of all. On media, ranges
+//! are fragments too, see `table::layout`.
 //!
 //! # Invariants
 //! - R1: fragments ascend and do not overlap; each has at least one number; numbers descend.
@@ -32,27 +32,27 @@ use std::cmp::Ordering;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::snapshots::Protected;
+use super::snapshots::ProtectedSeqs;
 use crate::types::{SEQ_MAX, Seq};
 
 #[cfg(doc)]
 use crate::types::Kind;
 
 /// The end of a range: the first key above it, or the end of all keys.
-pub(crate) type Upper = Option<Arc<[u8]>>;
+pub(crate) type UpperBound = Option<Arc<[u8]>>;
 
 /// Keys that were deleted at the same moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fragment {
+pub(crate) struct RangeTombstone {
     /// The first key.
     pub(crate) lower: Arc<[u8]>,
     /// The first key above.
-    pub(crate) upper: Upper,
+    pub(crate) upper: UpperBound,
     /// When they were deleted, newest first.
     pub(crate) seqs: Vec<Seq>,
 }
 
-impl Fragment {
+impl RangeTombstone {
     /// The newest delete that a reader at `seq` sees; 0 when there is none.
     pub(crate) fn newest(&self, seq: Seq) -> Seq {
         let first = self.seqs.partition_point(|own| *own > seq);
@@ -66,25 +66,25 @@ impl Fragment {
 
 /// Ranges that do not overlap (R1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fragments(Vec<Fragment>);
+pub(crate) struct RangeTombstones(Vec<RangeTombstone>);
 
-impl Fragments {
+impl RangeTombstones {
     /// Bytes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let bytes_of = |fragment: &Fragment| {
+        let bytes_of = |fragment: &RangeTombstone| {
             let upper = fragment.upper.as_ref().map_or(0, |upper| upper.len());
             let seqs = size_of_val(fragment.seqs.as_slice());
-            size_of::<Fragment>() + fragment.lower.len() + upper + seqs
+            size_of::<RangeTombstone>() + fragment.lower.len() + upper + seqs
         };
         self.0.iter().map(bytes_of).sum()
     }
 
     /// A single range; nothing when it holds no key.
-    pub(crate) fn of_range(lower: &[u8], upper: Option<&[u8]>, seq: Seq) -> Fragments {
+    pub(crate) fn of_range(lower: &[u8], upper: Option<&[u8]>, seq: Seq) -> RangeTombstones {
         if upper.is_some_and(|upper| upper <= lower) {
-            return Fragments::default();
+            return RangeTombstones::default();
         }
-        Fragments(vec![Fragment {
+        RangeTombstones(vec![RangeTombstone {
             lower: lower.into(),
             upper: upper.map(Into::into),
             seqs: vec![seq],
@@ -93,10 +93,10 @@ impl Fragments {
 
     /// The union of sets, without numbers that no reader of `protected` needs (R2).
     pub(crate) fn union<'f>(
-        sets: impl IntoIterator<Item = &'f Fragments>,
-        protected: &Protected,
-    ) -> Fragments {
-        let mut sets: Vec<Fragments> = sets
+        sets: impl IntoIterator<Item = &'f RangeTombstones>,
+        protected: &ProtectedSeqs,
+    ) -> RangeTombstones {
+        let mut sets: Vec<RangeTombstones> = sets
             .into_iter()
             .filter(|set| !set.is_empty())
             .cloned()
@@ -114,10 +114,14 @@ impl Fragments {
         sets.pop().unwrap_or_default()
     }
 
-    /// As [`Fragments::union`] of two sets. Linear.
-    fn united<P: Deref<Target = Protected>>(&self, other: &Fragments, protected: &P) -> Fragments {
+    /// As [`RangeTombstones::union`] of two sets. Linear.
+    fn united<P: Deref<Target = ProtectedSeqs>>(
+        &self,
+        other: &RangeTombstones,
+        protected: &P,
+    ) -> RangeTombstones {
         let mut sides = [self.0.as_slice(), other.0.as_slice()];
-        let mut united = Fragments::default();
+        let mut united = RangeTombstones::default();
         let mut at: Option<Arc<[u8]>> = None;
         loop {
             for side in &mut sides {
@@ -138,7 +142,7 @@ impl Fragments {
                 _ => Arc::clone(next),
             };
             let mut seqs = Vec::new();
-            let mut upper: Upper = None;
+            let mut upper: UpperBound = None;
             for fragment in sides.iter().filter_map(|side| side.first()) {
                 let bound = if fragment.lower <= from {
                     seqs.extend_from_slice(&fragment.seqs);
@@ -154,7 +158,7 @@ impl Fragments {
             }
             #[cfg(test)]
             WORK.set(WORK.get() + 1);
-            united.push(Fragment {
+            united.push(RangeTombstone {
                 lower: from,
                 upper: upper.clone(),
                 seqs: thinned(seqs, protected),
@@ -167,7 +171,7 @@ impl Fragments {
     }
 
     /// Appends a fragment behind all others; one that only continues the last one lengthens that.
-    fn push(&mut self, fragment: Fragment) {
+    fn push(&mut self, fragment: RangeTombstone) {
         if let Some(last) = self.0.last_mut()
             && last.upper.as_ref() == Some(&fragment.lower)
             && last.seqs == fragment.seqs
@@ -183,7 +187,7 @@ impl Fragments {
     pub(crate) fn note(&mut self, lower: &[u8], upper: &[u8], seq: Seq) {
         match self.0.last_mut() {
             Some(last) if *last.lower == *lower => last.seqs.push(seq),
-            _ => self.0.push(Fragment {
+            _ => self.0.push(RangeTombstone {
                 lower: lower.into(),
                 upper: (!upper.is_empty()).then(|| upper.into()),
                 seqs: vec![seq],
@@ -192,23 +196,23 @@ impl Fragments {
     }
 
     /// The fragments as a medium has them, if they are in order.
-    pub(crate) fn checked(fragments: Vec<Fragment>) -> Option<Fragments> {
-        let sound = |fragment: &Fragment| {
+    pub(crate) fn checked(fragments: Vec<RangeTombstone>) -> Option<RangeTombstones> {
+        let sound = |fragment: &RangeTombstone| {
             let descends = fragment.seqs.windows(2).all(|pair| pair[0] > pair[1]);
             let upper = fragment.upper.as_ref();
             descends && !fragment.seqs.is_empty() && upper.is_none_or(|u| *u > fragment.lower)
         };
-        let apart = |pair: &[Fragment]| {
+        let apart = |pair: &[RangeTombstone]| {
             let upper = pair[0].upper.as_ref();
             upper.is_some_and(|upper| *upper <= pair[1].lower)
         };
         let in_order = fragments.iter().all(sound) && fragments.windows(2).all(apart);
-        in_order.then_some(Fragments(fragments))
+        in_order.then_some(RangeTombstones(fragments))
     }
 
     /// What of the fragments lies in a range of keys.
-    pub(crate) fn within(&self, (lower, upper): (&[u8], Option<&[u8]>)) -> Fragments {
-        let mut within = Fragments::default();
+    pub(crate) fn within(&self, (lower, upper): (&[u8], Option<&[u8]>)) -> RangeTombstones {
+        let mut within = RangeTombstones::default();
         for fragment in self.touching(lower, upper) {
             let mut fragment = fragment.clone();
             if *fragment.lower < *lower {
@@ -224,7 +228,7 @@ impl Fragments {
         within
     }
 
-    fn touching(&self, lower: &[u8], upper: Option<&[u8]>) -> &[Fragment] {
+    fn touching(&self, lower: &[u8], upper: Option<&[u8]>) -> &[RangeTombstone] {
         let first = self.0.partition_point(|fragment| {
             let end = fragment.upper.as_deref();
             end.is_some_and(|end| end <= lower)
@@ -242,7 +246,7 @@ impl Fragments {
     }
 
     /// The fragment that holds `key`.
-    pub(crate) fn find(&self, key: &[u8]) -> Option<&Fragment> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<&RangeTombstone> {
         let above = self.0.partition_point(|fragment| *fragment.lower <= *key);
         let fragment = self.0[..above].last()?;
         fragment.contains(key).then_some(fragment)
@@ -255,12 +259,12 @@ impl Fragments {
     }
 
     /// The fragment at a position.
-    pub(crate) fn get(&self, position: usize) -> Option<&Fragment> {
+    pub(crate) fn get(&self, position: usize) -> Option<&RangeTombstone> {
         self.0.get(position)
     }
 
     /// The fragments, in the order of their keys.
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Fragment> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, RangeTombstone> {
         self.0.iter()
     }
 
@@ -285,7 +289,7 @@ pub(crate) fn united_by(work: impl FnOnce()) -> u64 {
 }
 
 /// Numbers in any order, as a fragment has them (R1, R2).
-fn thinned<P: Deref<Target = Protected>>(mut seqs: Vec<Seq>, protected: &P) -> Vec<Seq> {
+fn thinned<P: Deref<Target = ProtectedSeqs>>(mut seqs: Vec<Seq>, protected: &P) -> Vec<Seq> {
     if seqs.len() < 2 {
         return seqs;
     }
@@ -303,76 +307,80 @@ fn thinned<P: Deref<Target = Protected>>(mut seqs: Vec<Seq>, protected: &P) -> V
 
 /// All range deletes of a bucket. Clones share the fragments.
 #[derive(Clone, Default)]
-pub(crate) struct Deletes {
+pub(crate) struct RangeDeletes {
     /// Sets of fragments, the large ones first; none for a bucket without range deletes.
-    tiers: Option<Arc<[Arc<Fragments>]>>,
+    tiers: Option<Arc<[Arc<RangeTombstones>]>>,
 }
 
 /// Entries of a source that a delete hides from every reader that matters: those in a fragment
 /// with a number above the first one and at most the second one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hidden {
+pub(crate) struct HiddenByRangeDelete {
     above: Seq,
     at_most: Seq,
 }
 
-impl Hidden {
+impl HiddenByRangeDelete {
     /// For a reader at `seq` of entries whose newest that it may see is `newest`.
-    pub(crate) fn from_reader(newest: Seq, seq: Seq) -> Hidden {
-        Hidden {
+    pub(crate) fn from_reader(newest: Seq, seq: Seq) -> HiddenByRangeDelete {
+        HiddenByRangeDelete {
             above: newest,
             at_most: seq,
         }
     }
 
     /// For all readers of entries from `oldest` to `newest`.
-    pub(crate) fn from_all(oldest: Seq, newest: Seq, protected: &Protected) -> Hidden {
+    pub(crate) fn from_all(
+        oldest: Seq,
+        newest: Seq,
+        protected: &ProtectedSeqs,
+    ) -> HiddenByRangeDelete {
         let stripe = protected.stripe(newest);
         let one_stripe = stripe == protected.stripe(oldest);
         let at_most = stripe.filter(|_| one_stripe);
-        Hidden {
+        HiddenByRangeDelete {
             above: newest,
             at_most: at_most.map_or(0, |stripe| protected.last_of(stripe)),
         }
     }
 
-    fn holds(self, fragment: &Fragment) -> bool {
+    fn holds(self, fragment: &RangeTombstone) -> bool {
         fragment.newest(self.at_most) > self.above
     }
 }
 
-impl Deletes {
+impl RangeDeletes {
     /// These sets together.
     pub(crate) fn of<'f>(
-        sets: impl IntoIterator<Item = &'f Fragments>,
-        protected: &Protected,
-    ) -> Deletes {
-        let all = Fragments::union(sets, protected);
-        Deletes {
+        sets: impl IntoIterator<Item = &'f RangeTombstones>,
+        protected: &ProtectedSeqs,
+    ) -> RangeDeletes {
+        let all = RangeTombstones::union(sets, protected);
+        RangeDeletes {
             tiers: (!all.is_empty()).then(|| Arc::from([Arc::new(all)])),
         }
     }
 
     /// These and one more. Who is protected is asked for only where deletes of one key meet: it
     /// may be very many.
-    pub(crate) fn with<P>(&self, range: Fragments, protected: &P) -> Deletes
+    pub(crate) fn with<P>(&self, range: RangeTombstones, protected: &P) -> RangeDeletes
     where
-        P: Deref<Target = Protected>,
+        P: Deref<Target = ProtectedSeqs>,
     {
-        let mut tiers: Vec<Arc<Fragments>> = self.tiers().to_vec();
+        let mut tiers: Vec<Arc<RangeTombstones>> = self.tiers().to_vec();
         let mut last = Arc::new(range);
         while let Some(before) = tiers.pop_if(|before| before.0.len() <= 2 * last.0.len()) {
             last = Arc::new(before.united(&last, protected));
         }
         tiers.push(last);
-        Deletes {
+        RangeDeletes {
             tiers: Some(tiers.into()),
         }
     }
 
     /// All of them as one set.
-    pub(crate) fn united(&self, protected: &Protected) -> Fragments {
-        Fragments::union(self.tiers().iter().map(|tier| &**tier), protected)
+    pub(crate) fn united(&self, protected: &ProtectedSeqs) -> RangeTombstones {
+        RangeTombstones::union(self.tiers().iter().map(|tier| &**tier), protected)
     }
 
     /// Whether there is no range delete.
@@ -381,7 +389,7 @@ impl Deletes {
         self.tiers.is_none()
     }
 
-    fn tiers(&self) -> &[Arc<Fragments>] {
+    fn tiers(&self) -> &[Arc<RangeTombstones>] {
         self.tiers.as_deref().unwrap_or_default()
     }
 
@@ -433,7 +441,7 @@ impl Deletes {
     }
 
     /// A range around `key` of which a source has nothing to show, as far as one fragment says.
-    pub(crate) fn gap(&self, key: &[u8], hidden: Hidden) -> Option<&Fragment> {
+    pub(crate) fn gap(&self, key: &[u8], hidden: HiddenByRangeDelete) -> Option<&RangeTombstone> {
         let found = self.tiers().iter().filter_map(|tier| tier.find(key));
         found
             .filter(|fragment| hidden.holds(fragment))
@@ -441,7 +449,7 @@ impl Deletes {
     }
 }
 
-fn compare_uppers(a: &Upper, b: &Upper) -> Ordering {
+fn compare_uppers(a: &UpperBound, b: &UpperBound) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => a.cmp(b),
         (a, b) => a.is_none().cmp(&b.is_none()),
@@ -453,7 +461,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::snapshots::Snapshots;
+    use crate::engine::snapshots::SnapshotList;
     use crate::expiry::ReadPoint;
 
     type Range = (u8, Option<u8>, Seq);
@@ -462,8 +470,8 @@ mod tests {
         (0..24u8, prop::option::of(0..24u8), 1..20u64)
     }
 
-    fn fragments((lower, upper, seq): Range) -> Fragments {
-        Fragments::of_range(&[lower], upper.as_ref().map(std::slice::from_ref), seq)
+    fn fragments((lower, upper, seq): Range) -> RangeTombstones {
+        RangeTombstones::of_range(&[lower], upper.as_ref().map(std::slice::from_ref), seq)
     }
 
     /// The naive twin.
@@ -481,16 +489,16 @@ mod tests {
             ranges in prop::collection::vec(range(), 0..40),
             readers in prop::collection::vec(0..20u64, 0..4),
         ) {
-            let snapshots = Snapshots::default();
+            let snapshots = SnapshotList::default();
             readers.iter().for_each(|seq| {
                 snapshots.register(|| ReadPoint::early(*seq));
             });
             let protected = snapshots.protect(|| ReadPoint::early(15));
             let sets: Vec<_> = ranges.iter().map(|range| fragments(*range)).collect();
-            let union = Fragments::union(&sets, &protected);
-            prop_assert!(Fragments::checked(union.0.clone()).is_some());
-            let united = Deletes::of(&sets, &protected);
-            let mut grown = Deletes::default();
+            let union = RangeTombstones::union(&sets, &protected);
+            prop_assert!(RangeTombstones::checked(union.0.clone()).is_some());
+            let united = RangeDeletes::of(&sets, &protected);
+            let mut grown = RangeDeletes::default();
             for set in sets.iter().filter(|set| !set.is_empty()) {
                 grown = grown.with(set.clone(), &&protected);
             }
@@ -500,7 +508,7 @@ mod tests {
                     let expected = newest(&ranges, key, seq);
                     prop_assert_eq!(united.newest(&[key], seq), expected);
                     prop_assert_eq!(grown.newest(&[key], seq), expected);
-                    let hidden = Hidden::from_reader(7, seq);
+                    let hidden = HiddenByRangeDelete::from_reader(7, seq);
                     if let Some(gap) = grown.gap(&[key], hidden) {
                         prop_assert!(expected > 7 && gap.contains(&[key]));
                     }
@@ -524,13 +532,13 @@ mod tests {
             upper in prop::option::of(0..24u8),
         ) {
             prop_assume!(upper.is_none_or(|upper| upper > lower));
-            let protected = Snapshots::default().protect(|| ReadPoint::early(0));
+            let protected = SnapshotList::default().protect(|| ReadPoint::early(0));
             let sets: Vec<_> = ranges.iter().map(|range| fragments(*range)).collect();
-            let all = Fragments::union(&sets, &protected);
+            let all = RangeTombstones::union(&sets, &protected);
             let upper_key = upper.map(|upper| [upper]);
             let range = (&[lower][..], upper_key.as_ref().map(|key| &key[..]));
             let part = all.within(range);
-            prop_assert!(Fragments::checked(part.0.clone()).is_some());
+            prop_assert!(RangeTombstones::checked(part.0.clone()).is_some());
             prop_assert_eq!(part.is_empty(), !all.touches(range));
             for key in 0..25u8 {
                 let inside = lower <= key && upper.is_none_or(|upper| key < upper);
@@ -542,12 +550,15 @@ mod tests {
 
     #[test]
     fn many_nested_ranges_stay_few() {
-        let protected = Snapshots::default().protect(|| ReadPoint::early(1_000_000));
-        let mut deletes = Deletes::default();
+        let protected = SnapshotList::default().protect(|| ReadPoint::early(1_000_000));
+        let mut deletes = RangeDeletes::default();
         for seq in 1..=10_000u64 {
             let upper = seq.to_le_bytes();
             let upper: Vec<u8> = upper.into_iter().rev().collect();
-            deletes = deletes.with(Fragments::of_range(b"", Some(&upper), seq), &&protected);
+            deletes = deletes.with(
+                RangeTombstones::of_range(b"", Some(&upper), seq),
+                &&protected,
+            );
         }
         let numbers: usize = deletes
             .tiers()

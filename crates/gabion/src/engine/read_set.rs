@@ -5,7 +5,7 @@
 //! later one if nothing of what it read, and of what it looked for and did not find, was written in
 //! between. So it notes keys, and ranges as far as it came in them. Nobody keeps a list of what was
 //! written lately: what is newer than the number is still in MemTables, or in tables whose largest
-//! number says so, and the engine looks there (`newer`).
+//! number says so, and the engine looks there (`conflicts`).
 //!
 //! # Invariants
 //! - A1. What was noted is never taken back but by [`ReadSet::truncate`], in the order in which it
@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::ops::Bound;
 
-use crate::log::Op;
+use crate::log::LogOp;
 use crate::types::{Kind, Seq, hash_key};
 
 /// Keys from which on a key that was read before is found by its hash. Fewer are compared.
@@ -164,7 +164,7 @@ impl ReadSet {
     }
 
     /// The first key of what was read that a write changes.
-    pub(crate) fn changed_by(&self, write: &Op<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn changed_by(&self, write: &LogOp<'_>) -> Option<Vec<u8>> {
         let (lower, upper) = match write.kind {
             Kind::DeleteRange if write.value.is_empty() => (write.key, Bound::Unbounded),
             Kind::DeleteRange => (write.key, Bound::Excluded(write.value)),
@@ -202,8 +202,8 @@ impl ReadSet {
 mod tests {
     use super::*;
 
-    fn op<'o>(kind: Kind, key: &'o [u8], value: &'o [u8]) -> Op<'o> {
-        Op {
+    fn op<'o>(kind: Kind, key: &'o [u8], value: &'o [u8]) -> LogOp<'o> {
+        LogOp {
             seq: 1,
             kind,
             keyspace: 7,

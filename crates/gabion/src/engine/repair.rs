@@ -10,7 +10,7 @@ use super::check::{Problem, engine_of_store, existing};
 use super::scmkv::ScmStore;
 use super::sptree::SpStore;
 use super::{flexdb, wip};
-use crate::log::{Op, refuse_newer, replay_operations};
+use crate::log::{LogOp, refuse_newer, replay_operations};
 use crate::new_dir::{fill, fill_new_dir};
 use crate::{Engine, Error, Result};
 
@@ -73,7 +73,7 @@ impl RepairReport {
         tail: u64,
         sealed: &BTreeMap<u64, u64>,
         keyspaces: u32,
-        mut write: impl FnMut(Op<'_>) -> Result<()>,
+        mut write: impl FnMut(LogOp<'_>) -> Result<()>,
     ) -> Result<()> {
         refuse_newer(disk, tail, sealed)?;
         let mut failed = Ok(());

@@ -14,8 +14,8 @@
 use gabion_media::crc32c;
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
-use crate::log::Malformed;
-use crate::log::codec::Reader;
+use crate::log::MalformedPayload;
+use crate::log::codec::PayloadReader;
 use crate::names::{INCOMPLETE, LOCK};
 use crate::{Error, Result};
 
@@ -35,14 +35,14 @@ pub(crate) struct RootFile {
 
 /// Why bytes are no root file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Decoded {
-    Malformed(Malformed),
+pub(crate) enum RootFileError {
+    Malformed(MalformedPayload),
     Newer(u32),
 }
 
-impl From<Malformed> for Decoded {
-    fn from(malformed: Malformed) -> Decoded {
-        Decoded::Malformed(malformed)
+impl From<MalformedPayload> for RootFileError {
+    fn from(malformed: MalformedPayload) -> RootFileError {
+        RootFileError::Malformed(malformed)
     }
 }
 
@@ -61,9 +61,9 @@ impl RootFile {
     pub(crate) fn decode<T>(
         &self,
         bytes: &[u8],
-        body: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
-    ) -> Result<T, Decoded> {
-        let mut reader = Reader::new(bytes, 0);
+        body: impl FnOnce(&mut PayloadReader<'_>) -> Result<T, MalformedPayload>,
+    ) -> Result<T, RootFileError> {
+        let mut reader = PayloadReader::new(bytes, 0);
         if reader.take(self.magic.len())? != self.magic {
             let what = "the root file does not begin with its magic";
             return Err(reader.malformed(what).into());
@@ -74,7 +74,7 @@ impl RootFile {
             return Err(reader.malformed(what).into());
         }
         if format > self.format {
-            return Err(Decoded::Newer(format));
+            return Err(RootFileError::Newer(format));
         }
         if format != self.format {
             let what = "no program writes root files of this version";
@@ -93,12 +93,12 @@ impl RootFile {
     pub(crate) fn read<T>(
         &self,
         disk: &Disk,
-        decode: impl FnOnce(&[u8]) -> Result<T, Decoded>,
+        decode: impl FnOnce(&[u8]) -> Result<T, RootFileError>,
     ) -> Result<T> {
         let file = || disk.path_of(self.name);
         decode(&disk.read_all(self.name)?).map_err(|error| match error {
-            Decoded::Malformed(malformed) => malformed.in_file(file(), 0),
-            Decoded::Newer(found) => Error::NewerFormat {
+            RootFileError::Malformed(malformed) => malformed.in_file(file(), 0),
+            RootFileError::Newer(found) => Error::NewerFormat {
                 file: file(),
                 found,
                 supported: self.format,
@@ -167,7 +167,7 @@ pub(super) fn store_exists(disk: &Disk) -> Error {
 #[cfg(test)]
 pub(crate) fn assert_refuses_all_else<T: std::fmt::Debug + PartialEq>(
     bytes: &[u8],
-    decode: impl Fn(&[u8]) -> Result<T, Decoded>,
+    decode: impl Fn(&[u8]) -> Result<T, RootFileError>,
 ) {
     assert!(decode(bytes).is_ok());
     for bit in 0..bytes.len() * 8 {
@@ -185,8 +185,8 @@ pub(crate) fn assert_refuses_all_else<T: std::fmt::Debug + PartialEq>(
         decode(&bytes)
     };
     let newer = bytes[8] + 1;
-    assert_eq!(of_format(newer), Err(Decoded::Newer(newer.into())));
-    assert!(matches!(of_format(0), Err(Decoded::Malformed(_))));
+    assert_eq!(of_format(newer), Err(RootFileError::Newer(newer.into())));
+    assert!(matches!(of_format(0), Err(RootFileError::Malformed(_))));
     let mut longer = [bytes, &[0]].concat();
     seal(&mut longer);
     assert!(decode(&longer).is_err(), "a byte more");

@@ -2,17 +2,17 @@
 
 use std::ops::Bound;
 
-use super::{Handle, Keyspace, ScmStore, SpStore, Walk, flexdb, foreign, sptree, wip};
-use crate::expiry::{Moment, ReadPoint};
-use crate::opened::Opened;
+use super::{EngineHandle, EngineKeyspace, ScmStore, SpStore, Walk, flexdb, foreign, sptree, wip};
+use crate::expiry::{ReadPoint, UnixMillis};
 use crate::ranges::key_range;
+use crate::store_handle::StoreHandle;
 use crate::{Error, Result, Slice};
 
 /// A scan of a keyspace. Its store stays open as long as it lives.
-pub(crate) enum Scan {
-    Wip(Box<wip::Scan>),
-    Flex(Box<flexdb::Scan>),
-    Sptree(Box<sptree::Scan>),
+pub(crate) enum EngineScan {
+    Wip(Box<wip::WipScan>),
+    Flex(Box<flexdb::FlexScan>),
+    Sptree(Box<sptree::TreeScan>),
     /// The engine has none, or the store is closed, or the keyspace was dropped: the error that
     /// tells so, until it is told.
     Refused(Option<Error>),
@@ -20,32 +20,36 @@ pub(crate) enum Scan {
 
 /// A scan of a store at a point whose registration it takes over.
 pub(crate) fn scan(
-    store: &Opened,
-    keyspace: &Keyspace,
+    store: &StoreHandle,
+    keyspace: &EngineKeyspace,
     point: ReadPoint,
     lower: Bound<&[u8]>,
     upper: Bound<&[u8]>,
-) -> Scan {
+) -> EngineScan {
     let is_open = store.engine.check_open();
     if let Err(refused) = is_open.and_then(|()| keyspace.check_at(point.seq)) {
         store.engine.end_snapshot(point);
-        return Scan::Refused(Some(refused));
+        return EngineScan::Refused(Some(refused));
     }
     match (&store.engine, keyspace) {
-        (Handle::Wip(_), Keyspace::Wip(keyspace)) => {
-            let scan = wip::Scan::new(store.lease(), keyspace, point, lower, upper);
-            Scan::Wip(Box::new(scan))
+        (EngineHandle::Wip(_), EngineKeyspace::Wip(keyspace)) => {
+            let scan = wip::WipScan::new(store.lease(), keyspace, point, lower, upper);
+            EngineScan::Wip(Box::new(scan))
         }
-        (Handle::Flex(_), Keyspace::Flex(keyspace)) => {
-            let scan = flexdb::Scan::new(store.lease(), keyspace, point, lower, upper);
-            Scan::Flex(Box::new(scan))
+        (EngineHandle::Flex(_), EngineKeyspace::Flex(keyspace)) => {
+            let scan = flexdb::FlexScan::new(store.lease(), keyspace, point, lower, upper);
+            EngineScan::Flex(Box::new(scan))
         }
-        (Handle::Sptree(_), Keyspace::Sptree(keyspace)) => {
+        (EngineHandle::Sptree(_), EngineKeyspace::Sptree(keyspace)) => {
             let range = key_range((lower, upper));
-            Scan::Sptree(Box::new(sptree::Scan::new(store.lease(), keyspace, range)))
+            EngineScan::Sptree(Box::new(sptree::TreeScan::new(
+                store.lease(),
+                keyspace,
+                range,
+            )))
         }
-        (Handle::Scmkv(_), Keyspace::Scmkv(_)) => {
-            Scan::Refused(Some(ScmStore::unsupported("scans")))
+        (EngineHandle::Scmkv(_), EngineKeyspace::Scmkv(_)) => {
+            EngineScan::Refused(Some(ScmStore::unsupported("scans")))
         }
         _ => foreign(),
     }
@@ -53,22 +57,24 @@ pub(crate) fn scan(
 
 /// As [`scan`], of a snapshot.
 pub(crate) fn scan_snapshot(
-    store: &Opened,
-    keyspace: &Keyspace,
+    store: &StoreHandle,
+    keyspace: &EngineKeyspace,
     point: ReadPoint,
     lower: Bound<&[u8]>,
     upper: Bound<&[u8]>,
-) -> Scan {
+) -> EngineScan {
     match scan(store, keyspace, point, lower, upper) {
-        Scan::Sptree(_) => Scan::Refused(Some(SpStore::unsupported("snapshots"))),
+        EngineScan::Sptree(_) => EngineScan::Refused(Some(SpStore::unsupported("snapshots"))),
         scan => scan,
     }
 }
 
 /// A walk through all pairs of a keyspace, if the engine has no scans.
-pub(crate) fn walk(store: &Opened, keyspace: &Keyspace) -> Option<Walk> {
+pub(crate) fn walk(store: &StoreHandle, keyspace: &EngineKeyspace) -> Option<Walk> {
     match (&store.engine, keyspace) {
-        (Handle::Scmkv(_), Keyspace::Scmkv(keyspace)) => Some(Walk::new(store.lease(), keyspace)),
+        (EngineHandle::Scmkv(_), EngineKeyspace::Scmkv(keyspace)) => {
+            Some(Walk::new(store.lease(), keyspace))
+        }
         _ => None,
     }
 }
@@ -77,15 +83,15 @@ pub(crate) fn walk(store: &Opened, keyspace: &Keyspace) -> Option<Walk> {
 macro_rules! each_scan {
     ($scan:expr, $own:ident => $call:expr, $none:expr) => {
         match $scan {
-            Scan::Wip($own) => $call,
-            Scan::Flex($own) => $call,
-            Scan::Sptree($own) => $call,
-            Scan::Refused(_) => $none,
+            EngineScan::Wip($own) => $call,
+            EngineScan::Flex($own) => $call,
+            EngineScan::Sptree($own) => $call,
+            EngineScan::Refused(_) => $none,
         }
     };
 }
 
-impl Scan {
+impl EngineScan {
     /// Goes to the next pair; false at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
@@ -104,7 +110,7 @@ impl Scan {
     #[inline]
     fn check(&mut self) -> Result<()> {
         match self {
-            Scan::Refused(error) => error.take().map_or(Ok(()), Err),
+            EngineScan::Refused(error) => error.take().map_or(Ok(()), Err),
             _ => Ok(()),
         }
     }
@@ -120,11 +126,11 @@ impl Scan {
     }
 
     /// When the current pair expires, if it does.
-    pub(crate) fn expires(&self) -> Option<Moment> {
+    pub(crate) fn expires(&self) -> Option<UnixMillis> {
         match self {
-            Scan::Wip(scan) => scan.expires(),
-            Scan::Flex(scan) => scan.expires(),
-            Scan::Sptree(_) | Scan::Refused(_) => None,
+            EngineScan::Wip(scan) => scan.expires(),
+            EngineScan::Flex(scan) => scan.expires(),
+            EngineScan::Sptree(_) | EngineScan::Refused(_) => None,
         }
     }
 

@@ -14,12 +14,14 @@
 use std::sync::Arc;
 
 pub(super) use gabion_index::Scmkv;
-use gabion_index::index::Checked;
+use gabion_index::index::CheckSummary;
 use gabion_index::scmkv::{Entry, Options as StoreOptions, PageStats as PoolPage, PageUse};
 use gabion_media::pmem::{Pool, PoolOptions};
 
-use super::keyspaces::Named;
-use super::mapped::{self, Flushed, IndexResult, Keyspace, Mapped, Measured, PoolStore};
+use super::keyspaces::KeyspaceId;
+use super::mapped::{
+    self, Flushed, IndexResult, Mapped, MappedKeyspace, PoolStore, PoolStoreStats,
+};
 use super::open_store::OpenStore;
 use super::root_file::RootFile;
 use crate::options::Durability;
@@ -133,14 +135,14 @@ impl PoolStore for Scmkv {
         Ok(())
     }
 
-    fn check(&self) -> IndexResult<Checked> {
+    fn check(&self) -> IndexResult<CheckSummary> {
         Scmkv::check(self)
     }
 
     /// There is no log in front of the pool: its logs are what holds the data.
-    fn measure(&self) -> Measured {
+    fn measure(&self) -> PoolStoreStats {
         let store = self.stats();
-        Measured {
+        PoolStoreStats {
             written: WrittenBytes {
                 flush: store.record_bytes,
                 gc: store.moved_bytes,
@@ -164,7 +166,7 @@ impl PoolStore for Scmkv {
                 pages: self.pages().iter().map(page).collect(),
                 ..MappedStats::default()
             },
-            ..Measured::default()
+            ..PoolStoreStats::default()
         }
     }
 }
@@ -195,7 +197,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    pub(crate) fn new(store: Arc<dyn OpenStore<ScmStore>>, keyspace: &Keyspace) -> Walk {
+    pub(crate) fn new(store: Arc<dyn OpenStore<ScmStore>>, keyspace: &MappedKeyspace) -> Walk {
         Walk {
             keyspace: keyspace.id(),
             from: Some(0),

@@ -22,13 +22,13 @@ use std::collections::BTreeMap;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::expiry::{Moment, ReadPoint};
+use crate::expiry::{ReadPoint, UnixMillis};
 use crate::stripe::Striped;
 use crate::types::Seq;
 
 /// The registered numbers.
 #[derive(Default)]
-pub(crate) struct Snapshots {
+pub(crate) struct SnapshotList {
     readers: Striped<Mutex<Readers>>,
 }
 
@@ -44,7 +44,7 @@ struct Readers {
     many: BTreeMap<ReadPoint, usize>,
 }
 
-impl Snapshots {
+impl SnapshotList {
     /// Registers a reader of what `newest` returns.
     pub(crate) fn register(&self, newest: impl FnOnce() -> ReadPoint) -> ReadPoint {
         let mut readers = self.readers.own().lock();
@@ -70,7 +70,7 @@ impl Snapshots {
     }
 
     /// What a job that begins now must protect, where a reader would see `newest`.
-    pub(crate) fn protect(&self, newest: impl FnOnce() -> ReadPoint) -> Protected {
+    pub(crate) fn protect(&self, newest: impl FnOnce() -> ReadPoint) -> ProtectedSeqs {
         let lists = self.lock_all();
         let ReadPoint {
             seq: visible,
@@ -78,7 +78,9 @@ impl Snapshots {
         } = newest();
         let points = || lists.iter().flat_map(|readers| readers.counts());
         let points = || points().map(|(point, _)| point);
-        let horizon = points().map(|point| point.moment).fold(moment, Moment::min);
+        let horizon = points()
+            .map(|point| point.moment)
+            .fold(moment, UnixMillis::min);
         let seqs = || points().map(|point| point.seq);
         let registered = seqs().max().unwrap_or(0);
         let mut bounds: Vec<Seq> = seqs().filter(|seq| *seq < visible).collect();
@@ -88,7 +90,7 @@ impl Snapshots {
         bounds.sort_unstable();
         bounds.dedup();
         bounds.push(visible);
-        Protected {
+        ProtectedSeqs {
             bounds,
             horizon,
             registered,
@@ -181,17 +183,17 @@ impl Readers {
 
 /// What a job protects.
 #[derive(Clone, Debug)]
-pub(crate) struct Protected {
+pub(crate) struct ProtectedSeqs {
     /// The numbers at which somebody reads: ascending, the last one is what was visible when the
     /// job began.
     bounds: Vec<Seq>,
     /// The oldest moment at which somebody reads.
-    horizon: Moment,
+    horizon: UnixMillis,
     /// The newest number that is registered; 0 for none.
     registered: Seq,
 }
 
-impl Protected {
+impl ProtectedSeqs {
     /// The readers that see version `seq` unless a newer version of the key hides it, as the
     /// position of the first bound that is not below it. Versions in one stripe hide each other;
     /// those above all bounds (`None`) are all kept.
@@ -207,10 +209,10 @@ impl Protected {
     }
 }
 
-impl Protected {
+impl ProtectedSeqs {
     /// Protects readers at `visible` and above, at any moment.
-    pub(crate) fn only(visible: Seq) -> Protected {
-        Protected {
+    pub(crate) fn only(visible: Seq) -> ProtectedSeqs {
+        ProtectedSeqs {
             bounds: vec![visible],
             horizon: 0,
             registered: 0,
@@ -226,7 +228,7 @@ impl Protected {
 
     /// What expires up to then has expired for all who read, and who will (`expiry`, X2).
     #[inline]
-    pub(crate) fn horizon(&self) -> Moment {
+    pub(crate) fn horizon(&self) -> UnixMillis {
         self.horizon
     }
 
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn protects_registered_numbers_and_the_visible_one() {
-        let snapshots = Snapshots::default();
+        let snapshots = SnapshotList::default();
         assert_eq!(snapshots.register(|| at(10)), at(10));
         snapshots.register_again(at(10));
         snapshots.register(|| at(20));
@@ -276,7 +278,7 @@ mod tests {
     }
     #[test]
     fn the_horizon_is_the_oldest_moment_at_which_somebody_reads() {
-        let snapshots = Snapshots::default();
+        let snapshots = SnapshotList::default();
         let point = |seq, moment| ReadPoint { seq, moment };
         let horizon = |now| snapshots.protect(|| point(30, now)).horizon();
         assert_eq!(horizon(500), 500);
@@ -295,12 +297,12 @@ mod tests {
         assert_eq!(horizon(500), 450);
         snapshots.release(second);
         assert_eq!(horizon(500), 500);
-        assert_eq!(Protected::only(9).horizon(), 0);
+        assert_eq!(ProtectedSeqs::only(9).horizon(), 0);
     }
 
     #[test]
     fn what_is_handed_from_thread_to_thread_is_protected_all_the_time() {
-        let snapshots = Snapshots::default();
+        let snapshots = SnapshotList::default();
         snapshots.register(|| at(5));
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -330,7 +332,7 @@ mod tests {
 
     #[test]
     fn several_threads_register_what_one_list_would_hold() {
-        let snapshots = Snapshots::default();
+        let snapshots = SnapshotList::default();
         let seqs = [7, 3, 9, 3];
         for seq in seqs {
             std::thread::scope(|scope| {
@@ -352,7 +354,7 @@ mod tests {
     /// took seconds to drop.
     #[test]
     fn no_registration_moves_more_than_a_few_others() {
-        let mut random = gabion_media::seeded::Random::new(3);
+        let mut random = gabion_media::seeded::SeededRng::new(3);
         let (mut readers, mut twin) = (Readers::default(), BTreeMap::<Seq, usize>::new());
         for step in 0..40_000 {
             let seq = random.below(3_000);

@@ -27,11 +27,11 @@ use parking_lot::{Condvar, Mutex};
 
 use gabion_media::prefetch_bytes;
 
-use super::keyspaces::Named;
+use super::keyspaces::KeyspaceId;
 use super::read_set::ReadSet;
-use super::schedule::message_of;
-use crate::expiry::{Moment, Record, stored};
-use crate::log::{BatchEncoder, OpHead, RoomFor, batch_head};
+use super::scheduler::message_of;
+use crate::expiry::{StoredRecord, UnixMillis, stored};
+use crate::log::{BatchEncoder, LogOpHead, SegmentPurpose, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
@@ -43,35 +43,39 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 const PREFETCH_BYTES_MAX: usize = 256;
 
 /// What becomes of the record of a key.
-pub(crate) enum Changed {
+pub(crate) enum UpdateOutcome {
     /// It stays.
     Not,
     /// This value, where `None` stands for no value. It expires when the record did; where there
     /// was none, at the moment that is given, if one is.
-    To(Option<Vec<u8>>, Option<Moment>),
+    To(Option<Vec<u8>>, Option<UnixMillis>),
     /// When it expires, if it is there.
-    Expires(Option<Moment>),
+    Expires(Option<UnixMillis>),
 }
 
 /// What an update makes of the value of a key, if it has one.
-pub(crate) type Update<'c> = &'c mut dyn FnMut(Option<&[u8]>) -> Changed;
+pub(crate) type Update<'c> = &'c mut dyn FnMut(Option<&[u8]>) -> UpdateOutcome;
 
-impl Changed {
+impl UpdateOutcome {
     /// What has to be written: a kind, and what is stored of it.
-    pub(crate) fn as_write<'w>(&'w self, old: Option<&'w Record>) -> Option<(Kind, Cow<'w, [u8]>)> {
-        let write = |expires: Option<Moment>, value: &'w [u8]| match expires {
+    pub(crate) fn as_write<'w>(
+        &'w self,
+        old: Option<&'w StoredRecord>,
+    ) -> Option<(Kind, Cow<'w, [u8]>)> {
+        let write = |expires: Option<UnixMillis>, value: &'w [u8]| match expires {
             Some(moment) => (Kind::PutExpiring, Cow::Owned(stored(moment, value))),
             None => (Kind::Put, Cow::Borrowed(value)),
         };
         match (self, old) {
-            (Changed::To(Some(value), new), old) => {
-                Some(write(old.map_or(*new, Record::expires), value))
+            (UpdateOutcome::To(Some(value), new), old) => {
+                Some(write(old.map_or(*new, StoredRecord::expires), value))
             }
-            (Changed::To(None, _), Some(_)) => Some((Kind::Delete, Cow::default())),
-            (Changed::Expires(expires), Some(old)) if *expires != old.expires() => {
+            (UpdateOutcome::To(None, _), Some(_)) => Some((Kind::Delete, Cow::default())),
+            (UpdateOutcome::Expires(expires), Some(old)) if *expires != old.expires() => {
                 Some(write(*expires, old.value()))
             }
-            (Changed::To(None, _) | Changed::Expires(_), _) | (Changed::Not, _) => None,
+            (UpdateOutcome::To(None, _) | UpdateOutcome::Expires(_), _)
+            | (UpdateOutcome::Not, _) => None,
         }
     }
 }
@@ -139,7 +143,7 @@ impl<'w, K> Write<'w, K> {
 
     /// What of the medium its record in the log may take: deletes make room, sooner or later.
     #[inline]
-    pub(crate) fn room_for(&self) -> RoomFor {
+    pub(crate) fn room_for(&self) -> SegmentPurpose {
         let deletes = match self {
             Write::Single { kind, .. } => kind.is_tombstone(),
             Write::Batch(operations) | Write::Transaction(operations, _) => {
@@ -147,8 +151,8 @@ impl<'w, K> Write<'w, K> {
             }
         };
         match deletes {
-            true => RoomFor::Deletes,
-            false => RoomFor::Puts,
+            true => SegmentPurpose::Deletes,
+            false => SegmentPurpose::Puts,
         }
     }
 
@@ -156,7 +160,9 @@ impl<'w, K> Write<'w, K> {
     /// room itself.
     pub(crate) fn admitted(&self, admitted: Result<()>) -> Result<()> {
         match admitted {
-            Err(error) if error.is_no_space() && self.room_for() == RoomFor::Deletes => Ok(()),
+            Err(error) if error.is_no_space() && self.room_for() == SegmentPurpose::Deletes => {
+                Ok(())
+            }
             admitted => admitted,
         }
     }
@@ -168,7 +174,7 @@ impl<'w, K> Write<'w, K> {
         gain: impl Fn() -> bool,
     ) -> Result<()> {
         while let Err(error) = once() {
-            if !error.is_no_space() || self.room_for() == RoomFor::Deletes || !gain() {
+            if !error.is_no_space() || self.room_for() == SegmentPurpose::Deletes || !gain() {
                 return Err(error);
             }
         }
@@ -213,7 +219,7 @@ impl<'w, K> Write<'w, K> {
     }
 }
 
-impl<K: Named> Write<'_, K> {
+impl<K: KeyspaceId> Write<'_, K> {
     /// Hands the parts of the write's record in the log to `append`. `first` is the number of its
     /// first operation.
     pub(crate) fn log<R>(
@@ -237,7 +243,7 @@ impl<K: Named> Write<'_, K> {
                 key,
                 value,
             } => {
-                let operation = OpHead::new(*kind, keyspace.id(), key.len(), value.len());
+                let operation = LogOpHead::new(*kind, keyspace.id(), key.len(), value.len());
                 append(&[&head, operation.as_bytes(), key, value])
             }
             Write::Batch(operations) | Write::Transaction(operations, _) => {
@@ -274,11 +280,11 @@ pub(crate) struct WriteQueue {
 struct State {
     /// Somebody leads.
     led: bool,
-    waiting: VecDeque<Arc<Waiter>>,
+    waiting: VecDeque<Arc<QueuedWrite>>,
 }
 
 /// A write that waits for a leader, or for its turn to lead.
-pub(crate) struct Waiter {
+pub(crate) struct QueuedWrite {
     operations: BatchEncoder,
     reads: Option<Arc<ReadSet>>,
     sync: bool,
@@ -292,7 +298,7 @@ enum Turn {
     Done(Result<()>),
 }
 
-impl Waiter {
+impl QueuedWrite {
     /// The write.
     pub(crate) fn write<K>(&self) -> Write<'_, K> {
         match &self.reads {
@@ -343,12 +349,12 @@ impl WriteQueue {
     /// whether it must survive the loss of power, and those that go with it; it ends all of these,
     /// and returns how the first one went. If it panics, `fail` is told, and keeps the store from
     /// taking more writes.
-    pub(crate) fn perform<K: Named>(
+    pub(crate) fn perform<K: KeyspaceId>(
         &self,
         write: Write<'_, K>,
         sync: bool,
         fail: impl FnOnce(&Error),
-        commit: impl FnOnce(Write<'_, K>, bool, &[Arc<Waiter>]) -> Result<()>,
+        commit: impl FnOnce(Write<'_, K>, bool, &[Arc<QueuedWrite>]) -> Result<()>,
     ) -> Result<()> {
         let mut state = self.state.lock();
         if !state.led {
@@ -356,7 +362,7 @@ impl WriteQueue {
             drop(state);
             return self.lead(fail, |group| commit(write, sync, group));
         }
-        let waiter = Arc::new(Waiter {
+        let waiter = Arc::new(QueuedWrite {
             operations: write.encode(),
             reads: write.reads().cloned(),
             sync,
@@ -375,7 +381,7 @@ impl WriteQueue {
     fn lead(
         &self,
         fail: impl FnOnce(&Error),
-        commit: impl FnOnce(&[Arc<Waiter>]) -> Result<()>,
+        commit: impl FnOnce(&[Arc<QueuedWrite>]) -> Result<()>,
     ) -> Result<()> {
         let group = self.take_group();
         // Nobody goes on with what a panic leaves: the store fails.
@@ -400,7 +406,7 @@ impl WriteQueue {
         }
     }
 
-    fn take_group(&self) -> Vec<Arc<Waiter>> {
+    fn take_group(&self) -> Vec<Arc<QueuedWrite>> {
         let mut state = self.state.lock();
         let mut bytes = 0;
         let mut group = Vec::new();
@@ -421,7 +427,7 @@ mod tests {
 
     struct Only;
 
-    impl Named for Only {
+    impl KeyspaceId for Only {
         fn id(&self) -> u32 {
             0
         }
@@ -445,7 +451,7 @@ mod tests {
     fn perform(
         queue: &WriteQueue,
         failed: &Mutex<Vec<String>>,
-        commit: impl FnOnce(&[Arc<Waiter>]) -> Result<()>,
+        commit: impl FnOnce(&[Arc<QueuedWrite>]) -> Result<()>,
     ) -> Outcome {
         let fail = |error: &Error| {
             failed.lock().push(error.to_string());

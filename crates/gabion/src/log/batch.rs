@@ -24,7 +24,7 @@
 //! is not, or empty for the end of all keys.
 //!
 //! An event is what the store does to a keyspace outside of the log, for who follows the log
-//! ([`Event`]); a replay passes it over. Strings are their length and bytes.
+//! ([`KeyspaceEvent`]); a replay passes it over. Strings are their length and bytes.
 //!
 //! | what | number | then |
 //! |---|---|---|
@@ -38,7 +38,9 @@
 //!
 //! Tags and kinds are never reused; an unknown one is an error.
 
-use super::codec::{Malformed, Reader, VARINT_BYTES_MAX, encode_varint, put_bytes, put_varint};
+use super::codec::{
+    MalformedPayload, PayloadReader, VARINT_BYTES_MAX, encode_varint, put_bytes, put_varint,
+};
 use crate::types::{Kind, SEQ_MAX, Seq};
 
 const TAG_BATCH: u8 = 1;
@@ -61,7 +63,7 @@ pub(crate) const OP_HEAD_BYTES_MAX: usize = 8 + 1 + 3 * 5;
 
 /// One write, read from a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Op<'a> {
+pub(crate) struct LogOp<'a> {
     /// Its sequence number.
     pub(crate) seq: Seq,
     /// What it does.
@@ -83,21 +85,21 @@ pub(crate) fn batch_head(first_seq: Seq, count: u32) -> [u8; BATCH_HEAD_BYTES] {
 }
 
 /// The bytes of one operation before its key and value, on the stack: the payload of a single put
-/// is `batch_head`, `OpHead`, key, value, with nothing copied or allocated.
+/// is `batch_head`, `LogOpHead`, key, value, with nothing copied or allocated.
 #[derive(Clone, Debug)]
-pub(crate) struct OpHead {
+pub(crate) struct LogOpHead {
     bytes: [u8; OP_HEAD_BYTES_MAX],
     len: usize,
 }
 
-impl OpHead {
+impl LogOpHead {
     /// Head of an operation of a batch. Lengths are those of key and value.
     ///
     /// # Panics
     /// When a length does not fit 32 bits.
     #[inline]
-    pub(crate) fn new(kind: Kind, keyspace: u32, key_len: usize, value_len: usize) -> OpHead {
-        let mut head = OpHead {
+    pub(crate) fn new(kind: Kind, keyspace: u32, key_len: usize, value_len: usize) -> LogOpHead {
+        let mut head = LogOpHead {
             bytes: [0; OP_HEAD_BYTES_MAX],
             len: 0,
         };
@@ -158,7 +160,7 @@ impl BatchEncoder {
     /// Appends one operation. The value of a kind that has none must be empty.
     pub(crate) fn op(&mut self, kind: Kind, keyspace: u32, key: &[u8], value: &[u8]) {
         debug_assert!(has_value(kind) || value.is_empty(), "{kind:?} has no value");
-        let head = OpHead::new(kind, keyspace, key.len(), value.len());
+        let head = LogOpHead::new(kind, keyspace, key.len(), value.len());
         self.bytes.reserve(head.len + key.len() + value.len());
         self.bytes.extend_from_slice(head.as_bytes());
         self.bytes.extend_from_slice(key);
@@ -209,9 +211,9 @@ impl BatchEncoder {
     }
 
     /// The operations, numbered from `first_seq` on, which is not 0.
-    pub(crate) fn ops(&self, first_seq: Seq) -> Ops<'_> {
-        Ops {
-            reader: Reader::new(&self.bytes, 0),
+    pub(crate) fn ops(&self, first_seq: Seq) -> LogOps<'_> {
+        LogOps {
+            reader: PayloadReader::new(&self.bytes, 0),
             left: self.count,
             numbers: Numbers::From(first_seq),
         }
@@ -236,7 +238,7 @@ impl RelogEncoder {
 
     /// Appends one operation with its sequence number.
     pub(crate) fn op(&mut self, seq: Seq, kind: Kind, keyspace: u32, key: &[u8], value: &[u8]) {
-        let head = OpHead::new(kind, keyspace, key.len(), value.len());
+        let head = LogOpHead::new(kind, keyspace, key.len(), value.len());
         self.payload.extend(seq.to_le_bytes());
         self.payload.extend_from_slice(head.as_bytes());
         self.payload.extend_from_slice(key);
@@ -260,7 +262,7 @@ impl RelogEncoder {
 
 /// What the store does to a keyspace outside of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event<'a> {
+pub(crate) enum KeyspaceEvent<'a> {
     /// A keyspace was made.
     Made { name: &'a str },
     /// A keyspace was dropped.
@@ -275,34 +277,36 @@ pub(crate) enum Event<'a> {
     Void,
 }
 
-impl<'a> Event<'a> {
+impl<'a> KeyspaceEvent<'a> {
     /// The payload that tells it, of a keyspace.
     pub(crate) fn encode(&self, seq: Seq, keyspace: u32) -> Vec<u8> {
         let mut payload = vec![TAG_EVENT];
         payload.extend(seq.to_le_bytes());
         payload.push(match self {
-            Event::Made { .. } => EVENT_MADE,
-            Event::Dropped { .. } => EVENT_DROPPED,
-            Event::Ingested { .. } => EVENT_INGESTED,
-            Event::Void => EVENT_VOID,
+            KeyspaceEvent::Made { .. } => EVENT_MADE,
+            KeyspaceEvent::Dropped { .. } => EVENT_DROPPED,
+            KeyspaceEvent::Ingested { .. } => EVENT_INGESTED,
+            KeyspaceEvent::Void => EVENT_VOID,
         });
         put_varint(&mut payload, u64::from(keyspace));
         match self {
-            Event::Made { name } | Event::Dropped { name } => {
+            KeyspaceEvent::Made { name } | KeyspaceEvent::Dropped { name } => {
                 put_bytes(&mut payload, name.as_bytes());
             }
-            Event::Ingested { pairs, first, last } => {
+            KeyspaceEvent::Ingested { pairs, first, last } => {
                 put_varint(&mut payload, *pairs);
                 put_bytes(&mut payload, first);
                 put_bytes(&mut payload, last);
             }
-            Event::Void => {}
+            KeyspaceEvent::Void => {}
         }
         payload
     }
 
     /// Reads what follows the tag: number, keyspace and event.
-    fn decode(reader: &mut Reader<'a>) -> Result<(Seq, u32, Event<'a>), Malformed> {
+    fn decode(
+        reader: &mut PayloadReader<'a>,
+    ) -> Result<(Seq, u32, KeyspaceEvent<'a>), MalformedPayload> {
         let seq = reader.u64()?;
         if seq > SEQ_MAX {
             return Err(reader.malformed("a sequence number is out of range"));
@@ -314,16 +318,16 @@ impl<'a> Event<'a> {
                 let name = str::from_utf8(reader.bytes()?)
                     .map_err(|_| reader.malformed("the name of a keyspace is no UTF-8"))?;
                 match what {
-                    EVENT_MADE => Event::Made { name },
-                    _ => Event::Dropped { name },
+                    EVENT_MADE => KeyspaceEvent::Made { name },
+                    _ => KeyspaceEvent::Dropped { name },
                 }
             }
-            EVENT_INGESTED => Event::Ingested {
+            EVENT_INGESTED => KeyspaceEvent::Ingested {
                 pairs: reader.varint()?,
                 first: reader.bytes()?,
                 last: reader.bytes()?,
             },
-            EVENT_VOID => Event::Void,
+            EVENT_VOID => KeyspaceEvent::Void,
             _ => return Err(reader.malformed("an event is of a kind that is not known")),
         };
         match reader.is_empty() {
@@ -335,35 +339,35 @@ impl<'a> Event<'a> {
 
 /// What a record tells those who follow the log.
 #[derive(Clone, Debug)]
-pub(crate) enum Logged<'a> {
+pub(crate) enum LogEntry<'a> {
     /// Writes that were committed together, with the number of the first and their count.
-    Batch(Seq, u32, Ops<'a>),
+    Batch(Seq, u32, LogOps<'a>),
     /// Nothing new.
     Again,
     /// What became of a keyspace, with its number.
-    Event(Seq, u32, Event<'a>),
+    Event(Seq, u32, KeyspaceEvent<'a>),
 }
 
-impl<'a> Logged<'a> {
+impl<'a> LogEntry<'a> {
     /// Reads a payload.
-    pub(crate) fn read(payload: &'a [u8]) -> Result<Logged<'a>, Malformed> {
-        let mut reader = Reader::new(payload, 0);
+    pub(crate) fn read(payload: &'a [u8]) -> Result<LogEntry<'a>, MalformedPayload> {
+        let mut reader = PayloadReader::new(payload, 0);
         if reader.u8()? == TAG_EVENT {
-            let (seq, keyspace, event) = Event::decode(&mut reader)?;
-            return Ok(Logged::Event(seq, keyspace, event));
+            let (seq, keyspace, event) = KeyspaceEvent::decode(&mut reader)?;
+            return Ok(LogEntry::Event(seq, keyspace, event));
         }
         let ops = decode(payload)?;
         Ok(match ops.numbers {
-            Numbers::From(first) => Logged::Batch(first, ops.left, ops),
-            Numbers::Own => Logged::Again,
+            Numbers::From(first) => LogEntry::Batch(first, ops.left, ops),
+            Numbers::Own => LogEntry::Again,
         })
     }
 }
 
 /// The operations of a payload. After an error the iteration ends.
 #[derive(Clone, Debug)]
-pub(crate) struct Ops<'a> {
-    reader: Reader<'a>,
+pub(crate) struct LogOps<'a> {
+    reader: PayloadReader<'a>,
     left: u32,
     numbers: Numbers,
 }
@@ -378,8 +382,8 @@ enum Numbers {
 }
 
 /// Decodes the head of a payload; the iterator decodes the operations.
-pub(crate) fn decode(payload: &[u8]) -> Result<Ops<'_>, Malformed> {
-    let mut reader = Reader::new(payload, 0);
+pub(crate) fn decode(payload: &[u8]) -> Result<LogOps<'_>, MalformedPayload> {
+    let mut reader = PayloadReader::new(payload, 0);
     match reader.u8()? {
         TAG_BATCH => {
             let first = reader.u64()?;
@@ -388,7 +392,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Ops<'_>, Malformed> {
             if first == 0 || last.is_none_or(|last| last > SEQ_MAX + 1) {
                 return Err(reader.malformed("the sequence numbers are out of range"));
             }
-            Ok(Ops {
+            Ok(LogOps {
                 reader,
                 left,
                 numbers: Numbers::From(first),
@@ -396,15 +400,15 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Ops<'_>, Malformed> {
         }
         TAG_RELOG => {
             let left = reader.u32()?;
-            Ok(Ops {
+            Ok(LogOps {
                 reader,
                 left,
                 numbers: Numbers::Own,
             })
         }
         TAG_EVENT => {
-            Event::decode(&mut reader)?;
-            Ok(Ops {
+            KeyspaceEvent::decode(&mut reader)?;
+            Ok(LogOps {
                 reader,
                 left: 0,
                 numbers: Numbers::Own,
@@ -414,8 +418,8 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Ops<'_>, Malformed> {
     }
 }
 
-impl<'a> Ops<'a> {
-    fn decode_next(&mut self) -> Result<Op<'a>, Malformed> {
+impl<'a> LogOps<'a> {
+    fn decode_next(&mut self) -> Result<LogOp<'a>, MalformedPayload> {
         let seq = match &mut self.numbers {
             Numbers::From(next) => {
                 *next += 1;
@@ -440,7 +444,7 @@ impl<'a> Ops<'a> {
         };
         let key = self.reader.take(key_len as usize)?;
         let value = self.reader.take(value_len as usize)?;
-        Ok(Op {
+        Ok(LogOp {
             seq,
             kind,
             keyspace,
@@ -450,8 +454,8 @@ impl<'a> Ops<'a> {
     }
 }
 
-impl<'a> Iterator for Ops<'a> {
-    type Item = Result<Op<'a>, Malformed>;
+impl<'a> Iterator for LogOps<'a> {
+    type Item = Result<LogOp<'a>, MalformedPayload>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = if self.left > 0 {
@@ -464,7 +468,7 @@ impl<'a> Iterator for Ops<'a> {
         };
         if next.is_err() {
             self.left = 0;
-            self.reader = Reader::new(&[], self.reader.at());
+            self.reader = PayloadReader::new(&[], self.reader.at());
         }
         Some(next)
     }
@@ -527,15 +531,15 @@ mod tests {
 
     #[test]
     fn events_have_these_bytes_and_are_no_operations() {
-        let made = Event::Made { name: "stones" };
-        let dropped = Event::Dropped { name: "" };
-        let ingested = Event::Ingested {
+        let made = KeyspaceEvent::Made { name: "stones" };
+        let dropped = KeyspaceEvent::Dropped { name: "" };
+        let ingested = KeyspaceEvent::Ingested {
             pairs: 300,
             first: b"a",
             last: b"bc",
         };
-        let golden: [(Event<'_>, &[u8]); 4] = [
-            (Event::Void, b"\x03\x07\0\0\0\0\0\0\0\x04\xac\x02"),
+        let golden: [(KeyspaceEvent<'_>, &[u8]); 4] = [
+            (KeyspaceEvent::Void, b"\x03\x07\0\0\0\0\0\0\0\x04\xac\x02"),
             (made, b"\x03\x07\0\0\0\0\0\0\0\x01\xac\x02\x06stones"),
             (dropped, b"\x03\x07\0\0\0\0\0\0\0\x02\xac\x02\0"),
             (
@@ -551,8 +555,8 @@ mod tests {
                 0,
                 "a replay finds no write"
             );
-            match Logged::read(&payload).unwrap() {
-                Logged::Event(7, 300, found) => assert_eq!(found, event),
+            match LogEntry::read(&payload).unwrap() {
+                LogEntry::Event(7, 300, found) => assert_eq!(found, event),
                 other => panic!("{other:?}"),
             }
             for len in 0..payload.len() {
@@ -594,7 +598,7 @@ mod tests {
                 .iter()
                 .zip(first..)
                 .map(|((kind, keyspace, key, value), seq)| {
-                    Ok(Op { seq, kind: *kind, keyspace: *keyspace, key, value })
+                    Ok(LogOp { seq, kind: *kind, keyspace: *keyspace, key, value })
                 })
                 .collect();
             let payload = batch(first, &encoder);

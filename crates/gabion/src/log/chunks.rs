@@ -29,12 +29,12 @@ use gabion_media::Disk;
 use parking_lot::Mutex;
 
 use super::SealedLog;
-use super::batch::{Op, decode};
+use super::batch::{LogOp, decode};
 use super::layout::Lsn;
-use super::queue::Queue;
 use super::recovery::{
     ReplayEnd, file_bytes, for_each_operation, proven_by_headers, replay_telling, rewrite,
 };
+use super::work_queue::WorkQueue;
 use crate::Result;
 use crate::types::{Kind, Seq};
 
@@ -87,7 +87,7 @@ impl Chunk<'_> {
     }
 
     /// Their operations.
-    pub(crate) fn operations(&self) -> impl Iterator<Item = Op<'_>> {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = LogOp<'_>> {
         let mut start = 0;
         let payloads = self.ends.iter().map(move |end| {
             let payload = self.payloads.get(start..*end).unwrap_or_default();
@@ -150,8 +150,8 @@ where
     W: FnMut(&Chunk<'_>) -> Result<()>,
 {
     let spare = Mutex::new(Vec::new());
-    let chunks = Queue::new(threads * CHUNKS_PER_THREAD);
-    let unproven = Queue::new(usize::MAX);
+    let chunks = WorkQueue::new(threads * CHUNKS_PER_THREAD);
+    let unproven = WorkQueue::new(usize::MAX);
     let rewritten = Mutex::new(Vec::new());
     let apply_chunks = || {
         let mut apply = worker();
@@ -225,7 +225,7 @@ struct Filling<'r, W> {
     /// Chunks to be filled again.
     spare: &'r Mutex<Vec<Copied>>,
     /// Where full chunks go, unless they are applied at once.
-    chunks: Option<&'r Queue<Copied>>,
+    chunks: Option<&'r WorkQueue<Copied>>,
     apply: W,
 }
 
@@ -275,7 +275,7 @@ impl<W: FnMut(&Chunk<'_>) -> Result<()>> Filling<'_, W> {
     }
 
     fn await_idle(&self) -> Result<()> {
-        self.chunks.map_or(Ok(()), Queue::await_idle)
+        self.chunks.map_or(Ok(()), WorkQueue::await_idle)
     }
 
     fn finish(&mut self) -> Result<()> {

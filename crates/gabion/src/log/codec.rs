@@ -13,17 +13,17 @@ pub(crate) const VARINT_BYTES_MAX: usize = 10;
 
 /// A payload that passed its checksum and still does not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedPayload {
     /// Offset in the payload.
     pub(crate) at: usize,
     /// What does not hold.
     pub(crate) what: &'static str,
 }
 
-impl Malformed {
+impl MalformedPayload {
     /// The error for a payload that lies at `offset` of `file`.
     pub(crate) fn in_file(self, file: PathBuf, offset: u64) -> Error {
-        let Malformed { at, what } = self;
+        let MalformedPayload { at, what } = self;
         Error::Corruption {
             file,
             offset: offset.saturating_add(at as u64),
@@ -69,15 +69,15 @@ pub(crate) fn put_bytes(bytes: &mut Vec<u8>, string: &[u8]) {
 
 /// Reads a payload from its front to its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct PayloadReader<'a> {
     rest: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PayloadReader<'a> {
     /// A reader of `bytes`, which begin at offset `at` of their payload.
-    pub(crate) fn new(bytes: &'a [u8], at: usize) -> Reader<'a> {
-        Reader { rest: bytes, at }
+    pub(crate) fn new(bytes: &'a [u8], at: usize) -> PayloadReader<'a> {
+        PayloadReader { rest: bytes, at }
     }
 
     /// Offset in the payload of the next byte.
@@ -92,13 +92,13 @@ impl<'a> Reader<'a> {
 
     /// The error that something does not hold at the next byte.
     #[cold]
-    pub(crate) fn malformed(&self, what: &'static str) -> Malformed {
-        Malformed { at: self.at, what }
+    pub(crate) fn malformed(&self, what: &'static str) -> MalformedPayload {
+        MalformedPayload { at: self.at, what }
     }
 
     /// The next `len` bytes.
     #[inline]
-    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], MalformedPayload> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else {
             return Err(self.malformed("a field reaches past the end of its record"));
         };
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MalformedPayload> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(self.malformed("a field reaches past the end of its record"));
         };
@@ -119,25 +119,25 @@ impl<'a> Reader<'a> {
 
     /// The next byte.
     #[inline]
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn u8(&mut self) -> Result<u8, MalformedPayload> {
         self.array::<1>().map(|[byte]| byte)
     }
 
     /// The next four bytes, little-endian.
     #[inline]
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    pub(crate) fn u32(&mut self) -> Result<u32, MalformedPayload> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// The next eight bytes, little-endian.
     #[inline]
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn u64(&mut self) -> Result<u64, MalformedPayload> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// The next varint.
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn varint(&mut self) -> Result<u64, MalformedPayload> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -158,13 +158,13 @@ impl<'a> Reader<'a> {
 
     /// The next varint, which must fit 32 bits.
     #[inline]
-    pub(crate) fn varint_u32(&mut self) -> Result<u32, Malformed> {
+    pub(crate) fn varint_u32(&mut self) -> Result<u32, MalformedPayload> {
         let number = self.varint()?;
         u32::try_from(number).map_err(|_| self.malformed("a number is too large"))
     }
 
     /// The next byte string.
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], MalformedPayload> {
         let len = self.varint_u32()?;
         self.take(len as usize)
     }
@@ -204,7 +204,7 @@ mod tests {
             &[0x80],
             &[],
         ] {
-            assert!(Reader::new(bytes, 0).varint().is_err(), "{bytes:x?}");
+            assert!(PayloadReader::new(bytes, 0).varint().is_err(), "{bytes:x?}");
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
         fn what_decodes_encodes_to_the_same_bytes(
             bytes in prop::collection::vec(any::<u8>(), 0..12),
         ) {
-            let mut reader = Reader::new(&bytes, 0);
+            let mut reader = PayloadReader::new(&bytes, 0);
             if let Ok(number) = reader.varint() {
                 let mut again = Vec::new();
                 put_varint(&mut again, number);
@@ -227,7 +227,7 @@ mod tests {
             put_varint(&mut bytes, number);
             put_bytes(&mut bytes, &string);
             bytes.extend(word.to_le_bytes());
-            let mut reader = Reader::new(&bytes, 0);
+            let mut reader = PayloadReader::new(&bytes, 0);
             prop_assert_eq!(reader.varint(), Ok(number));
             prop_assert_eq!(reader.bytes(), Ok(&string[..]));
             prop_assert_eq!(reader.u32(), Ok(word));

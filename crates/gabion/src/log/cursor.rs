@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use gabion_media::Disk;
 
-use super::batch::Logged;
+use super::batch::LogEntry;
 use super::layout::{HEADER_BYTES, HeaderState, Lsn};
-use super::reader::{SegmentReader, Step};
+use super::reader::{NextFrame, SegmentReader};
 use super::recovery::{ReplayEnd, corruption, newer};
 use super::sync::LogSyncer;
-use super::{LogOptions, Malformed};
+use super::{LogOptions, MalformedPayload};
 use crate::names::log_name;
 use crate::{Clock, Error, Result};
 
@@ -39,12 +39,12 @@ pub(crate) fn check_kept(disk: &Disk, mut end: ReplayEnd, readers: &[Lsn]) -> Re
         &clock,
     ));
     let mut cursor = LogCursor::new(&log, log.oldest_lsn());
-    while let Stepped::Record(at) = cursor.step(log.appended_lsn())? {
-        let damaged = |malformed: Malformed| {
+    while let CursorStep::Record(at) = cursor.step(log.appended_lsn())? {
+        let damaged = |malformed: MalformedPayload| {
             malformed.in_file(disk.path_of(&log_name(at.segment())), at.offset())
         };
-        if let Logged::Batch(_, _, mut operations) =
-            Logged::read(cursor.record()).map_err(damaged)?
+        if let LogEntry::Batch(_, _, mut operations) =
+            LogEntry::read(cursor.record()).map_err(damaged)?
         {
             operations
                 .try_for_each(|operation| operation.map(drop))
@@ -67,7 +67,7 @@ pub(crate) struct LogCursor {
 
 /// What a step of a cursor has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stepped {
+pub(crate) enum CursorStep {
     /// A record, which begins at the position: [`LogCursor::record`].
     Record(Lsn),
     /// The end up to which it was to read.
@@ -110,20 +110,20 @@ impl LogCursor {
     }
 
     /// Goes on to the next record before `end`, up to which the log is written.
-    pub(crate) fn step(&mut self, end: Lsn) -> Result<Stepped> {
+    pub(crate) fn step(&mut self, end: Lsn) -> Result<CursorStep> {
         loop {
             if self.at >= end {
                 let is_ahead = self.at > self.log.appended_lsn();
                 return Ok(if is_ahead {
-                    Stepped::Gone
+                    CursorStep::Gone
                 } else {
-                    Stepped::End
+                    CursorStep::End
                 });
             }
             let segment = self.at.segment();
             let stepped = match self.step_within(end) {
                 // What is read of a file that goes may be anything (R2).
-                Err(_) if self.is_gone(segment) => Ok(Some(Stepped::Gone)),
+                Err(_) if self.is_gone(segment) => Ok(Some(CursorStep::Gone)),
                 stepped => stepped,
             };
             if let Some(stepped) = stepped? {
@@ -133,7 +133,7 @@ impl LogCursor {
     }
 
     /// One step; `None` where it has passed to another segment.
-    fn step_within(&mut self, end: Lsn) -> Result<Option<Stepped>> {
+    fn step_within(&mut self, end: Lsn) -> Result<Option<CursorStep>> {
         let segment = self.at.segment();
         let limit = match segment == end.segment() {
             true => Some(end.offset()),
@@ -147,12 +147,12 @@ impl LogCursor {
             return Ok(None);
         };
         if self.at.offset() > limit {
-            return Ok(Some(Stepped::Gone));
+            return Ok(Some(CursorStep::Gone));
         }
         reader.set_end(limit);
-        if let Step::Record(start, _) = reader.step()? {
+        if let NextFrame::Record(start, _) = reader.step()? {
             self.at = Lsn::new(segment, reader.offset());
-            return Ok(Some(Stepped::Record(Lsn::new(segment, start))));
+            return Ok(Some(CursorStep::Record(Lsn::new(segment, start))));
         }
         let stands = Lsn::new(segment, reader.offset());
         if segment == end.segment() {
@@ -160,7 +160,7 @@ impl LogCursor {
                 return Err(self.damage(stands, "the bytes are no valid log record"));
             }
             self.at = stands;
-            return Ok(Some(Stepped::End));
+            return Ok(Some(CursorStep::End));
         }
         self.at = stands;
         self.pass(end, Some(stands))
@@ -168,7 +168,7 @@ impl LogCursor {
 
     /// Passes to the segment behind that of the position. It begins where the cursor stands, which
     /// has read all that is in front, or whose segment is not there.
-    fn pass(&mut self, end: Lsn, read: Option<Lsn>) -> Result<Option<Stepped>> {
+    fn pass(&mut self, end: Lsn, read: Option<Lsn>) -> Result<Option<CursorStep>> {
         let segment = self.at.segment();
         // The writer may be about to leave the segment of the end, which is in no list then.
         let known = self.log.segments().after(segment);
@@ -179,7 +179,7 @@ impl LogCursor {
                 Some(stands) => {
                     Err(self.damage(stands, "the next log segment does not continue here"))
                 }
-                None => Ok(Some(Stepped::Gone)),
+                None => Ok(Some(CursorStep::Gone)),
             };
         }
         self.passed = self.position();
@@ -230,9 +230,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use gabion_media::SimDisk;
-    use gabion_media::seeded::Random;
+    use gabion_media::seeded::SeededRng;
 
-    use super::super::segments::RoomFor;
+    use super::super::segments::SegmentPurpose;
     use super::super::{Log, replay};
     use super::*;
 
@@ -252,10 +252,15 @@ mod tests {
     }
 
     /// Reads all records up to the end, and goes back now and then.
-    fn read_on(cursor: &mut LogCursor, next: &mut u64, end: Lsn, random: &mut Random) -> Stepped {
+    fn read_on(
+        cursor: &mut LogCursor,
+        next: &mut u64,
+        end: Lsn,
+        random: &mut SeededRng,
+    ) -> CursorStep {
         loop {
             match cursor.step(end).unwrap() {
-                Stepped::Record(at) => {
+                CursorStep::Record(at) => {
                     assert_eq!(cursor.record(), record(*next));
                     match random.one_in(4) {
                         true => cursor.back_to(at),
@@ -269,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_cursor_reads_each_record_once_from_any_position() {
-        let mut random = Random::new(1);
+        let mut random = SeededRng::new(1);
         let disk = Disk::simulated(&SimDisk::new());
         let mut log = begin(&disk);
         let syncer = log.syncer();
@@ -279,19 +284,23 @@ mod tests {
         for number in 0..500 {
             ends.push((
                 number + 1,
-                log.append(&[&record(number)], RoomFor::Puts).unwrap(),
+                log.append(&[&record(number)], SegmentPurpose::Puts)
+                    .unwrap(),
             ));
             if random.one_in(5) {
                 let (count, end) = ends[ends.len() - 1 - random.index(2)];
                 let stepped = read_on(&mut cursor, &mut next, end, &mut random);
-                assert!(stepped == Stepped::End && next >= count, "{next}, {count}");
+                assert!(
+                    stepped == CursorStep::End && next >= count,
+                    "{next}, {count}"
+                );
             }
         }
         let end = syncer.appended_lsn();
         for &(mut next, at) in ends.iter().step_by(13) {
             let mut cursor = LogCursor::new(&syncer, at);
             let stepped = read_on(&mut cursor, &mut next, end, &mut random);
-            assert_eq!((stepped, next), (Stepped::End, 500));
+            assert_eq!((stepped, next), (CursorStep::End, 500));
         }
         for at in [
             Lsn::new(1, 5000),
@@ -299,7 +308,7 @@ mod tests {
             Lsn::new(end.segment() + 1, 64),
         ] {
             let mut cursor = LogCursor::new(&syncer, at);
-            assert_eq!(cursor.step(end).unwrap(), Stepped::Gone, "{at:?}");
+            assert_eq!(cursor.step(end).unwrap(), CursorStep::Gone, "{at:?}");
         }
     }
 
@@ -311,22 +320,25 @@ mod tests {
         let syncer = log.syncer();
         let mut ends = Vec::new();
         for number in 0..200 {
-            ends.push(log.append(&[&record(number)], RoomFor::Puts).unwrap());
+            ends.push(
+                log.append(&[&record(number)], SegmentPurpose::Puts)
+                    .unwrap(),
+            );
         }
         let (end, middle) = (syncer.appended_lsn(), ends[100].segment());
         let last_before = ends.iter().rposition(|at| at.segment() < middle).unwrap();
         let mut inside = LogCursor::new(&syncer, ends[0]);
-        assert!(matches!(inside.step(end), Ok(Stepped::Record(_))));
+        assert!(matches!(inside.step(end), Ok(CursorStep::Record(_))));
         syncer.remove_before(middle).unwrap();
         assert_eq!(syncer.oldest_lsn(), Lsn::new(middle, 0));
         for mut cursor in [inside, LogCursor::new(&syncer, ends[last_before - 1])] {
             // A file that is open may have all of its content.
-            while let Stepped::Record(_) = cursor.step(end).unwrap() {}
-            assert_eq!(cursor.step(end).unwrap(), Stepped::Gone);
+            while let CursorStep::Record(_) = cursor.step(end).unwrap() {}
+            assert_eq!(cursor.step(end).unwrap(), CursorStep::Gone);
         }
         let mut cursor = LogCursor::new(&syncer, ends[last_before]);
         let mut next = last_before as u64 + 1;
-        read_on(&mut cursor, &mut next, end, &mut Random::new(2));
+        read_on(&mut cursor, &mut next, end, &mut SeededRng::new(2));
         assert_eq!(next, 200);
     }
 
@@ -341,19 +353,20 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..count {
-                    log.append(&[&record(number)], RoomFor::Puts).unwrap();
+                    log.append(&[&record(number)], SegmentPurpose::Puts)
+                        .unwrap();
                 }
                 // ORDER: Release pairs with the Acquire below: all is appended.
                 is_over.store(true, Ordering::Release);
             });
-            let (mut next, mut random) = (0, Random::new(3));
+            let (mut next, mut random) = (0, SeededRng::new(3));
             let mut cursor = LogCursor::new(&syncer, Lsn::new(1, 0));
             let mut was_over = false;
             while !was_over {
                 // ORDER: Acquire pairs with the Release above.
                 was_over = is_over.load(Ordering::Acquire);
                 let stepped = read_on(&mut cursor, &mut next, syncer.appended_lsn(), &mut random);
-                assert_eq!(stepped, Stepped::End);
+                assert_eq!(stepped, CursorStep::End);
             }
             assert_eq!(next, count);
         });

@@ -34,7 +34,7 @@ const FORGET_ONE_IN: u32 = 8;
 
 /// The deadline of a log.
 #[derive(Debug)]
-pub(super) struct Deadline {
+pub(super) struct SyncDeadline {
     clock: Clock,
     /// The shortest time that was asked for since the last sync began, in nanoseconds. Who asks for
     /// no less finds the deadline early enough.
@@ -52,15 +52,15 @@ struct State {
 
 /// A sync that has begun.
 #[must_use]
-pub(super) struct Begun {
+pub(super) struct SyncInProgress {
     at: Duration,
     shortest: u64,
 }
 
-impl Deadline {
+impl SyncDeadline {
     /// No deadline yet.
-    pub(super) fn new(clock: &Clock) -> Deadline {
-        Deadline {
+    pub(super) fn new(clock: &Clock) -> SyncDeadline {
+        SyncDeadline {
             clock: clock.clone(),
             shortest: AtomicU64::new(NEVER),
             state: Mutex::default(),
@@ -102,10 +102,10 @@ impl Deadline {
     }
 
     /// Takes the deadline away, for a sync of what is appended by now.
-    pub(super) fn begin(&self) -> Begun {
+    pub(super) fn begin(&self) -> SyncInProgress {
         let mut state = self.state.lock();
         state.due = None;
-        Begun {
+        SyncInProgress {
             at: self.clock.now(),
             // ORDER: Relaxed; changed with the lock held.
             shortest: self.shortest.swap(NEVER, Ordering::Relaxed),
@@ -116,7 +116,7 @@ impl Deadline {
     /// that found the old deadline, while its append came too late for the sync, is among the
     /// latter: the sync took longer than a processor keeps a store back. So the deadline is set as
     /// if it had asked when the sync began. It is one for that once, unless others ask.
-    pub(super) fn end(&self, begun: &Begun, has_synced: bool, has_left: bool) {
+    pub(super) fn end(&self, begun: &SyncInProgress, has_synced: bool, has_left: bool) {
         let mut state = self.state.lock();
         if has_synced {
             let took = self.clock.now().saturating_sub(begun.at);
@@ -142,13 +142,13 @@ mod tests {
     /// becomes durable, and how many syncs there were.
     fn oldest_at_sync(time: Duration, sync: Duration, writes: u32) -> (Duration, u32) {
         let clock = Clock::manual();
-        let deadline = Deadline::new(&clock);
+        let deadline = SyncDeadline::new(&clock);
         let first = deadline.begin();
         clock.advance(sync);
         deadline.end(&first, true, false);
         // When the oldest write came that no sync has taken along, and the sync that is under way.
         let mut waiting: Option<Duration> = None;
-        let mut under_way: Option<(Begun, Option<Duration>)> = None;
+        let mut under_way: Option<(SyncInProgress, Option<Duration>)> = None;
         let (mut oldest, mut syncs) = (Duration::ZERO, 0);
         for _ in 0..writes {
             let now = clock.now();
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn once_it_is_known_what_a_sync_takes_the_time_is_kept() {
         let clock = Clock::manual();
-        let deadline = Deadline::new(&clock);
+        let deadline = SyncDeadline::new(&clock);
         let sync = |takes: Duration| {
             let begun = deadline.begin();
             clock.advance(takes);
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn the_nearest_deadline_counts() {
         let clock = Clock::manual();
-        let deadline = Deadline::new(&clock);
+        let deadline = SyncDeadline::new(&clock);
         assert!(deadline.ask(Duration::MAX));
         assert!(deadline.ask(100 * MS));
         clock.advance(30 * MS);
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_comes_as_a_sync_begins_is_not_forgotten() {
         let clock = Clock::manual();
-        let deadline = Deadline::new(&clock);
+        let deadline = SyncDeadline::new(&clock);
         deadline.ask(100 * MS);
         clock.advance(100 * MS);
         let begun = deadline.begin();

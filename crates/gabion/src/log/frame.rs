@@ -43,13 +43,13 @@ const MARK_WORD: u32 = MARK_BIT | 8;
 
 /// The file in which frames lie; part of their checksums.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FrameSeed {
     seed: u32,
 }
 
 /// What begins at a position.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Parsed<'a> {
+pub(crate) enum ParsedFrame<'a> {
     /// A valid frame with a record.
     Record(&'a [u8]),
     /// A valid mark.
@@ -62,11 +62,11 @@ pub(crate) enum Parsed<'a> {
     Invalid,
 }
 
-impl Place {
+impl FrameSeed {
     /// The file with this magic and number.
-    pub(crate) fn new(magic: &[u8; 8], number: u64) -> Place {
+    pub(crate) fn new(magic: &[u8; 8], number: u64) -> FrameSeed {
         let seed = crc32c::crc32c_append(crc32c::crc32c(magic), &number.to_le_bytes());
-        Place { seed }
+        FrameSeed { seed }
     }
 
     #[inline]
@@ -133,48 +133,48 @@ impl Place {
 
     /// What begins at the front of `bytes`, which lie at `offset` and may reach beyond it.
     #[inline]
-    pub(crate) fn parse(self, offset: u64, bytes: &[u8]) -> Parsed<'_> {
+    pub(crate) fn parse(self, offset: u64, bytes: &[u8]) -> ParsedFrame<'_> {
         let Some((header, rest)) = bytes.split_first_chunk::<FRAME_HEADER_BYTES>() else {
-            return Parsed::Short(FRAME_HEADER_BYTES);
+            return ParsedFrame::Short(FRAME_HEADER_BYTES);
         };
         let [c0, c1, c2, c3, w0, w1, w2, w3] = *header;
         let crc = u32::from_le_bytes([c0, c1, c2, c3]);
         let word = u32::from_le_bytes([w0, w1, w2, w3]);
         if word == 0 {
             return if crc == 0 {
-                Parsed::Blank
+                ParsedFrame::Blank
             } else {
-                Parsed::Invalid
+                ParsedFrame::Invalid
             };
         }
         if word & MARK_BIT != 0 && word != MARK_WORD {
-            return Parsed::Invalid;
+            return ParsedFrame::Invalid;
         }
         let len = (word & !MARK_BIT) as usize;
         let Some(payload) = rest.get(..len) else {
-            return Parsed::Short(FRAME_HEADER_BYTES + len);
+            return ParsedFrame::Short(FRAME_HEADER_BYTES + len);
         };
         if self.checksum(offset, word, &[payload]) != crc {
-            return Parsed::Invalid;
+            return ParsedFrame::Invalid;
         }
         if word != MARK_WORD {
-            return Parsed::Record(payload);
+            return ParsedFrame::Record(payload);
         }
         match payload.first_chunk::<8>() {
-            Some(position) => Parsed::Mark(u64::from_le_bytes(*position)),
-            None => Parsed::Invalid,
+            Some(position) => ParsedFrame::Mark(u64::from_le_bytes(*position)),
+            None => ParsedFrame::Invalid,
         }
     }
 }
 
 /// The positions in all marks that lie completely within `bytes`, which begin at `offset`.
-pub(crate) fn marks(place: Place, offset: u64, bytes: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn marks(place: FrameSeed, offset: u64, bytes: &[u8]) -> impl Iterator<Item = u64> {
     const WORD: [u8; 4] = MARK_WORD.to_le_bytes();
     memmem::find_iter(bytes, &WORD).filter_map(move |word_at| {
         let start = word_at.checked_sub(4)?;
         let mark = bytes.get(start..start + MARK_BYTES)?;
         match place.parse(offset + start as u64, mark) {
-            Parsed::Mark(position) => Some(position),
+            ParsedFrame::Mark(position) => Some(position),
             _ => None,
         }
     })
@@ -200,8 +200,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place() -> Place {
-        Place::new(b"TESTFILE", 7)
+    fn place() -> FrameSeed {
+        FrameSeed::new(b"TESTFILE", 7)
     }
 
     fn frame(offset: u64, payload: &[u8]) -> Vec<u8> {
@@ -242,10 +242,13 @@ mod tests {
     #[test]
     fn a_frame_is_valid_at_its_place_only() {
         let bytes = frame(64, b"gabion");
-        assert_eq!(place().parse(64, &bytes), Parsed::Record(b"gabion"));
-        assert_eq!(place().parse(65, &bytes), Parsed::Invalid);
-        for other in [Place::new(b"TESTFILE", 8), Place::new(b"TESTFILF", 7)] {
-            assert_eq!(other.parse(64, &bytes), Parsed::Invalid);
+        assert_eq!(place().parse(64, &bytes), ParsedFrame::Record(b"gabion"));
+        assert_eq!(place().parse(65, &bytes), ParsedFrame::Invalid);
+        for other in [
+            FrameSeed::new(b"TESTFILE", 8),
+            FrameSeed::new(b"TESTFILF", 7),
+        ] {
+            assert_eq!(other.parse(64, &bytes), ParsedFrame::Invalid);
         }
     }
 
@@ -258,28 +261,34 @@ mod tests {
                     damaged[at] ^= 1 << bit;
                     let parsed = place().parse(64, &damaged);
                     assert!(
-                        matches!(parsed, Parsed::Invalid | Parsed::Short(_)),
+                        matches!(parsed, ParsedFrame::Invalid | ParsedFrame::Short(_)),
                         "{at} {bit}"
                     );
                 }
                 let expected = if at < 8 { 8 } else { bytes.len() };
-                assert_eq!(place().parse(64, &bytes[..at]), Parsed::Short(expected));
+                assert_eq!(
+                    place().parse(64, &bytes[..at]),
+                    ParsedFrame::Short(expected)
+                );
             }
         }
     }
 
     #[test]
     fn zeros_are_the_end() {
-        assert_eq!(place().parse(0, &[0; 8]), Parsed::Blank);
-        assert_eq!(place().parse(0, &[0; 7]), Parsed::Short(8));
-        assert_eq!(place().parse(0, &[1, 0, 0, 0, 0, 0, 0, 0]), Parsed::Invalid);
+        assert_eq!(place().parse(0, &[0; 8]), ParsedFrame::Blank);
+        assert_eq!(place().parse(0, &[0; 7]), ParsedFrame::Short(8));
+        assert_eq!(
+            place().parse(0, &[1, 0, 0, 0, 0, 0, 0, 0]),
+            ParsedFrame::Invalid
+        );
     }
 
     proptest! {
         #[test]
         fn random_bytes_are_no_frame(offset: u64, bytes: Vec<u8>) {
             let parsed = place().parse(offset, &bytes);
-            prop_assert!(!matches!(parsed, Parsed::Record(_) | Parsed::Mark(_)));
+            prop_assert!(!matches!(parsed, ParsedFrame::Record(_) | ParsedFrame::Mark(_)));
         }
 
         #[test]

@@ -21,8 +21,8 @@
 //! | `copy` | a log up to a position, in another directory |
 //! | `recovery`, `reader` | a replay after a crash: where the log ends, what is torn or corrupt |
 //! | `pending` | what was replayed becomes a log that takes appends, now or once there is space |
-//! | `chunks`, `queue` | its records applied by several threads |
-//! | `cursor`, `kept` | its records read while it is written; the segments that stay for that |
+//! | `chunks`, `work_queue` | its records applied by several threads |
+//! | `cursor`, `retention` | reads records while the log is written; keeps segments for that |
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
 //! # Invariants
@@ -57,37 +57,38 @@ mod cursor;
 mod deadline;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod frame;
-mod kept;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod layout;
 mod pending;
-mod queue;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod reader;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod recovery;
+mod retention;
 mod segments;
 mod sync;
+mod work_queue;
 mod writepath;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use batch::{
-    BATCH_HEAD_BYTES, BatchEncoder, Event, Logged, Op, OpHead, RelogEncoder, batch_head,
+    BATCH_HEAD_BYTES, BatchEncoder, KeyspaceEvent, LogEntry, LogOp, LogOpHead, RelogEncoder,
+    batch_head,
 };
 #[cfg(feature = "pm")]
-pub(crate) use batch::{Ops, decode as decode_batch};
+pub(crate) use batch::{LogOps, decode as decode_batch};
 pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
-pub(crate) use codec::Malformed;
+pub(crate) use codec::MalformedPayload;
 pub(crate) use copy::copy;
-pub(crate) use cursor::{LogCursor, Stepped, check_kept};
+pub(crate) use cursor::{CursorStep, LogCursor, check_kept};
 pub(crate) use layout::Lsn;
 pub(crate) use pending::PendingLog;
 #[cfg(test)]
 pub(crate) use recovery::replay;
 pub(crate) use recovery::{ReplayEnd, refuse_newer, replay_operations};
-pub(crate) use segments::RoomFor;
+pub(crate) use segments::SegmentPurpose;
 pub(crate) use sync::LogSyncer;
 pub(crate) use writepath::Log;
 

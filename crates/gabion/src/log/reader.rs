@@ -2,7 +2,7 @@
 
 use gabion_media::ReadFile;
 
-use super::frame::{FRAME_HEADER_BYTES, MARK_BYTES, Parsed, Place, marks};
+use super::frame::{FRAME_HEADER_BYTES, FrameSeed, MARK_BYTES, ParsedFrame, marks};
 use super::layout::{HEADER_BYTES, HeaderState, Lsn, MAGIC, check_header};
 use crate::Result;
 
@@ -16,7 +16,7 @@ const OVERLAP_BYTES: usize = MARK_BYTES - 1;
 #[derive(Debug)]
 pub(super) struct SegmentReader {
     file: ReadFile,
-    place: Place,
+    place: FrameSeed,
     /// Where the frames end at the latest: the length of the file, or the sealed one.
     end: u64,
     /// Where the payload of the last record lies.
@@ -32,7 +32,7 @@ pub(super) struct SegmentReader {
 
 /// What comes next in a segment.
 #[derive(Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum NextFrame<'a> {
     /// A record that begins at the offset.
     Record(u64, &'a [u8]),
     /// Zeros or the end of the file: the frames end here.
@@ -43,7 +43,7 @@ pub(super) enum Step<'a> {
 
 /// What a scan of a damaged region found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Traces {
+pub(super) struct DamageTraces {
     /// The furthest position that a mark says was durable.
     pub(super) durable: Lsn,
     /// How many bytes the region has up to its last that is not zero.
@@ -60,7 +60,7 @@ impl SegmentReader {
         let len = file.len();
         let mut reader = SegmentReader {
             file,
-            place: Place::new(&MAGIC, segment),
+            place: FrameSeed::new(&MAGIC, segment),
             end: end.map_or(len, |end| end.min(len)),
             record: (0, 0),
             window: Vec::new(),
@@ -103,30 +103,34 @@ impl SegmentReader {
     }
 
     /// Goes on to the next record.
-    pub(super) fn step(&mut self) -> Result<Step<'_>> {
+    pub(super) fn step(&mut self) -> Result<NextFrame<'_>> {
         let mut wanted = 0;
         let (start, end) = loop {
             self.fill(wanted)?;
             let bytes = self.unread();
             match self.place.parse(self.offset, bytes) {
                 // The bytes are borrowed again below, when nothing is moved any more.
-                Parsed::Record(payload) => {
+                ParsedFrame::Record(payload) => {
                     let len = payload.len() as u64;
                     let payload_offset = self.offset + FRAME_HEADER_BYTES as u64;
                     break (payload_offset, payload_offset + len);
                 }
-                Parsed::Mark(durable) => {
+                ParsedFrame::Mark(durable) => {
                     self.durable = self.durable.max(Lsn(durable));
                     self.offset += MARK_BYTES as u64;
                     wanted = 0;
                 }
-                Parsed::Blank => return Ok(Step::Blank),
-                Parsed::Invalid => return Ok(Step::Invalid),
-                Parsed::Short(len) if self.has(len) => wanted = len,
-                Parsed::Short(_) => {
+                ParsedFrame::Blank => return Ok(NextFrame::Blank),
+                ParsedFrame::Invalid => return Ok(NextFrame::Invalid),
+                ParsedFrame::Short(len) if self.has(len) => wanted = len,
+                ParsedFrame::Short(_) => {
                     let rest_is_short = self.end.saturating_sub(self.offset) < 8;
                     let blank = rest_is_short && bytes.iter().all(|byte| *byte == 0);
-                    return Ok(if blank { Step::Blank } else { Step::Invalid });
+                    return Ok(if blank {
+                        NextFrame::Blank
+                    } else {
+                        NextFrame::Invalid
+                    });
                 }
             }
         };
@@ -134,8 +138,8 @@ impl SegmentReader {
         self.offset = end;
         self.record = (start, end);
         Ok(match self.between(start, end) {
-            Some(payload) => Step::Record(at, payload),
-            None => Step::Invalid,
+            Some(payload) => NextFrame::Record(at, payload),
+            None => NextFrame::Invalid,
         })
     }
 
@@ -180,8 +184,8 @@ impl SegmentReader {
     }
 
     /// Searches everything from `offset` on for traces of a log that reached further.
-    pub(super) fn traces(mut self, offset: u64) -> Result<Traces> {
-        let mut traces = Traces::default();
+    pub(super) fn traces(mut self, offset: u64) -> Result<DamageTraces> {
+        let mut traces = DamageTraces::default();
         let mut at = offset;
         loop {
             let left = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);

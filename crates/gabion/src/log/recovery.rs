@@ -48,11 +48,11 @@ use std::path::PathBuf;
 
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
-use super::batch::{Op, decode};
-use super::kept::Kept;
+use super::batch::{LogOp, decode};
 use super::layout::{HEADER_BYTES, HeaderState, Lsn, SegmentHeader, VERSION, check_header};
-use super::reader::{SegmentReader, Step};
-use super::{Malformed, SealedLog};
+use super::reader::{NextFrame, SegmentReader};
+use super::retention::LogRetention;
+use super::{MalformedPayload, SealedLog};
 use crate::names::{log_name, parse_log_name};
 use crate::types::Kind;
 use crate::{Error, Result};
@@ -67,7 +67,7 @@ pub(crate) struct ReplayEnd {
     /// Highest number that a segment has or had.
     pub(crate) last_segment: u64,
     /// What was cut off, if it was more than zeros.
-    pub(crate) torn: Option<Torn>,
+    pub(crate) torn: Option<TornTail>,
     /// Segments that were read or found void for the first time: their seals are to be recorded.
     unsealed: Vec<SealedLog>,
     /// The first segment that was to be read.
@@ -79,12 +79,12 @@ pub(crate) struct ReplayEnd {
     /// Segments that are durable besides, as they were written anew.
     durable: Vec<SealedLog>,
     /// What those need who read on.
-    pub(super) kept: Kept,
+    pub(super) kept: LogRetention,
 }
 
 /// The end of a log that was not completely written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Torn {
+pub(crate) struct TornTail {
     /// Where the log was cut.
     pub(crate) at: Lsn,
     /// Bytes behind the cut that are not zero, roughly: up to the last one of each segment. Those
@@ -140,10 +140,10 @@ pub(crate) fn replay_operations(
     from: u64,
     sealed: &BTreeMap<u64, u64>,
     keyspaces: u32,
-    mut apply: impl FnMut(u64, Op<'_>) -> Result<()>,
+    mut apply: impl FnMut(u64, LogOp<'_>) -> Result<()>,
 ) -> Result<ReplayEnd> {
     replay(disk, from, sealed, |lsn, payload| {
-        let apply = |operation: Op<'_>| apply(lsn.segment(), operation);
+        let apply = |operation: LogOp<'_>| apply(lsn.segment(), operation);
         for_each_operation(disk, keyspaces, lsn, payload, apply)
     })
 }
@@ -155,10 +155,10 @@ pub(super) fn for_each_operation(
     keyspaces: u32,
     lsn: Lsn,
     payload: &[u8],
-    mut apply: impl FnMut(Op<'_>) -> Result<()>,
+    mut apply: impl FnMut(LogOp<'_>) -> Result<()>,
 ) -> Result<()> {
     let (segment, offset) = (lsn.segment(), lsn.offset());
-    let damaged = |malformed: Malformed| malformed.in_file(path_of(disk, segment), offset);
+    let damaged = |malformed: MalformedPayload| malformed.in_file(path_of(disk, segment), offset);
     for operation in decode(payload).map_err(damaged)? {
         let operation = operation.map_err(damaged)?;
         if operation.keyspace >= keyspaces {
@@ -301,7 +301,7 @@ impl<'a> Replay<'a> {
             useless,
             proven: Lsn::default(),
             durable: Vec::new(),
-            kept: Kept::default(),
+            kept: LogRetention::default(),
         };
         Ok(Replay {
             disk,
@@ -346,9 +346,9 @@ impl<'a> Replay<'a> {
         self.end.end = Lsn::new(segment, HEADER_BYTES as u64);
         let valid = loop {
             match reader.step()? {
-                Step::Record(offset, payload) => record(Lsn::new(segment, offset), payload)?,
-                Step::Blank => break sealed.is_none_or(|length| reader.offset() == length),
-                Step::Invalid => break false,
+                NextFrame::Record(offset, payload) => record(Lsn::new(segment, offset), payload)?,
+                NextFrame::Blank => break sealed.is_none_or(|length| reader.offset() == length),
+                NextFrame::Invalid => break false,
             }
         };
         let length = reader.offset();
@@ -437,7 +437,7 @@ impl<'a> Replay<'a> {
             self.end.useless.push(segment);
         }
         self.end.proven = self.proof;
-        self.end.torn = (bytes > 0).then_some(Torn { at, bytes });
+        self.end.torn = (bytes > 0).then_some(TornTail { at, bytes });
         self.leave_out_empty();
         Ok(self.end)
     }
@@ -470,7 +470,7 @@ impl ReplayEnd {
     /// Keeps the segments in front of those that were read for who reads on at these positions.
     pub(crate) fn keep_for(&mut self, disk: &Disk, readers: &[Lsn]) -> Result<()> {
         let present = present_segments(disk)?;
-        self.kept = Kept::of_readers(readers);
+        self.kept = LogRetention::of_readers(readers);
         for &at in readers {
             if !is_reached(disk, &present, at)? {
                 self.kept.cut_off(Lsn(at.0 + 1));
@@ -495,9 +495,9 @@ impl ReplayEnd {
             let (mut reader, _) = SegmentReader::open(file, last.segment, None)?;
             let is_whole = loop {
                 match reader.step()? {
-                    Step::Record(..) => {}
-                    Step::Blank => break true,
-                    Step::Invalid => break false,
+                    NextFrame::Record(..) => {}
+                    NextFrame::Blank => break true,
+                    NextFrame::Invalid => break false,
                 }
             };
             // Behind damage the log did not end: who reads on finds that no segment continues it.

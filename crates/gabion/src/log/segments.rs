@@ -13,16 +13,17 @@
 //! A log that takes no appends for a while keeps neither spare files nor one prepared ahead
 //! ([`Segments::discard_next`]), and may go on in a small segment ([`Segments::begin_small`]).
 //!
-//! Segments that are needed no more but by those who follow the log are kept for them (`kept`).
+//! Segments that are needed no more but by those who follow the log are kept for them
+//! (`retention`).
 //!
 //! # A medium that fills up
 //! Puts are refused before the last bytes are gone: a segment for them is begun only where what is
 //! in memory can still be flushed after it, which takes as much as the log holds, and
-//! [`KEPT_BYTES_MAX`] bytes are left for merges and deletes ([`RoomFor`]). So whoever has filled a
-//! medium can delete, and the deletes come to give room back. The less is free, the smaller
-//! segments are, so that the last of them ends where the room does; and the shorter the log is
-//! kept, as its files go with flushes ([`Segments::flush_at_bytes`]). Other programs may take what
-//! is kept.
+//! [`KEPT_BYTES_MAX`] bytes are left for merges and deletes ([`SegmentPurpose`]). So whoever has
+//! filled a medium can delete, and the deletes come to give room back. The less is free, the
+//! smaller segments are, so that the last of them ends where the room does; and the shorter the log
+//! is kept, as its files go with flushes ([`Segments::flush_at_bytes`]). Other programs may take
+//! what is kept.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -31,8 +32,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gabion_media::{Disk, LogFile};
 use parking_lot::Mutex;
 
-use super::kept::Kept;
 use super::recovery::ReplayEnd;
+use super::retention::LogRetention;
 use super::writepath::segment_bytes_for;
 use super::{LogOptions, SealedLog};
 use crate::log::layout::Lsn;
@@ -64,7 +65,7 @@ const SEGMENT_BYTES_SHORT: u64 = 64 << 10;
 
 /// Whose records a segment is begun for, which says what of the medium it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RoomFor {
+pub(crate) enum SegmentPurpose {
     /// Leaves what is kept.
     Puts,
     /// All there is; and what makes the log shorter has it, too.
@@ -73,15 +74,15 @@ pub(crate) enum RoomFor {
 
 /// What a medium has left.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct FreeSpace {
     free_bytes: u64,
     /// What of it puts leave.
     kept_bytes: u64,
 }
 
-impl Left {
+impl FreeSpace {
     /// Of a medium without an end.
-    const ALL: Left = Left {
+    const ALL: FreeSpace = FreeSpace {
         free_bytes: u64::MAX,
         kept_bytes: 0,
     };
@@ -129,7 +130,7 @@ struct Live {
     /// Segments that are needed no more, to become the next ones. They have their old names.
     spares: Vec<Retired>,
     /// Those in front of the full ones.
-    kept: Kept,
+    kept: LogRetention,
 }
 
 impl Live {
@@ -182,7 +183,7 @@ impl Segments {
 
     /// Hands over the empty file of `segment`, which becomes the current one: the prepared file if
     /// there is one (it may be too small for `wanted` bytes), else a new one with room for them.
-    pub(super) fn take(&self, segment: u64, wanted: u64, room: RoomFor) -> Result<LogFile> {
+    pub(super) fn take(&self, segment: u64, wanted: u64, room: SegmentPurpose) -> Result<LogFile> {
         if segment > Lsn::PART_MAX {
             let what = "number of log segments";
             return Err(Error::Limit {
@@ -208,7 +209,7 @@ impl Segments {
         let mut next = self.next.lock();
         let segment = next.current + 1;
         if next.prepared.is_none() && segment <= Lsn::PART_MAX {
-            next.prepared = Some(self.create(&mut next, segment, 0, RoomFor::Puts)?);
+            next.prepared = Some(self.create(&mut next, segment, 0, SegmentPurpose::Puts)?);
             // ORDER: Relaxed, as in `take`.
             self.needs_next.store(false, Ordering::Relaxed);
         }
@@ -254,11 +255,17 @@ impl Segments {
         Ok(())
     }
 
-    fn create(&self, next: &mut Next, segment: u64, wanted: u64, room: RoomFor) -> Result<LogFile> {
+    fn create(
+        &self,
+        next: &mut Next,
+        segment: u64,
+        wanted: u64,
+        room: SegmentPurpose,
+    ) -> Result<LogFile> {
         let part = self.look_at_room().free_bytes / FREE_ONE_IN;
         let fitting = next.bytes.min(part.max(SEGMENT_BYTES_SHORT));
         let mut bytes = fitting.max(segment_bytes_for(wanted));
-        if room == RoomFor::Puts {
+        if room == SegmentPurpose::Puts {
             self.keep_room(next, segment, bytes)?;
         }
         if let Some(file) = self.recycle(segment, bytes)? {
@@ -267,7 +274,9 @@ impl Segments {
         let least = segment_bytes_for(wanted).max(bytes.min(SEGMENT_BYTES_SHORT));
         loop {
             match self.disk.create_log(&log_name(segment), bytes) {
-                Err(error) if error.is_no_space() && room == RoomFor::Deletes && bytes > least => {
+                Err(error)
+                    if error.is_no_space() && room == SegmentPurpose::Deletes && bytes > least =>
+                {
                     bytes = (bytes / 2).max(least);
                 }
                 created => {
@@ -286,7 +295,7 @@ impl Segments {
     fn keep_room(&self, next: &Next, segment: u64, bytes: u64) -> Result<()> {
         let unflushed = self.live.lock().full_bytes() + next.current_bytes;
         let flushes = self.flush_cost * (unflushed + bytes);
-        let is_kept = |left: Left| left.free_bytes >= left.kept_bytes + bytes + flushes;
+        let is_kept = |left: FreeSpace| left.free_bytes >= left.kept_bytes + bytes + flushes;
         if is_kept(self.look_at_room()) {
             return Ok(());
         }
@@ -328,8 +337,8 @@ impl Segments {
     }
 
     /// Looks how much of the medium is free. Where the file system does not tell, nothing is kept.
-    pub(super) fn look_at_room(&self) -> Left {
-        let left = self.disk.room().map_or(Left::ALL, |room| Left {
+    pub(super) fn look_at_room(&self) -> FreeSpace {
+        let left = self.disk.room().map_or(FreeSpace::ALL, |room| FreeSpace {
             free_bytes: room.free_bytes,
             kept_bytes: KEPT_BYTES_MAX.min(room.total_bytes / FREE_ONE_IN),
         });
@@ -383,7 +392,7 @@ impl Segments {
     }
 
     /// Lets go of the memory of full segments.
-    pub(super) fn rest_retired(&self) {
+    pub(super) fn release_retired(&self) {
         while let Some(mut retired) = self.take_awake() {
             // It takes milliseconds, in which the writer must be able to retire a segment.
             retired.file.rest();
@@ -596,7 +605,7 @@ mod tests {
         sim.set_capacity(Some(64 << 20));
         let mut full = 0;
         let refused = loop {
-            match segments.take(full + 1, 0, RoomFor::Puts) {
+            match segments.take(full + 1, 0, SegmentPurpose::Puts) {
                 Ok(mut file) => {
                     full += 1;
                     let content = vec![7; usize::try_from(file.remaining()).unwrap()];
@@ -622,7 +631,7 @@ mod tests {
         );
         let mut smallest = u64::MAX;
         for number in full + 1.. {
-            let Ok(file) = segments.take(number, 1000, RoomFor::Deletes) else {
+            let Ok(file) = segments.take(number, 1000, SegmentPurpose::Deletes) else {
                 break;
             };
             smallest = smallest.min(file.capacity());
@@ -646,7 +655,7 @@ mod tests {
         };
         let segments = Segments::new(disk.clone(), &end, &options);
         for segment in 1..=2 {
-            let file = segments.take(segment, 0, RoomFor::Puts).unwrap();
+            let file = segments.take(segment, 0, SegmentPurpose::Puts).unwrap();
             segments.retire(segment, file);
         }
         let resting = segments.take_awake().unwrap();
@@ -654,11 +663,11 @@ mod tests {
         segments.put_back(resting);
         segments.remove_before(2).unwrap();
         disk.remove(&log_name(outdated.segment)).unwrap();
-        let file = segments.take(3, 0, RoomFor::Puts).unwrap();
+        let file = segments.take(3, 0, SegmentPurpose::Puts).unwrap();
         segments.retire(3, file);
         segments.remove_before(3).unwrap();
         assert_eq!(sim.names(), [log_name(2), log_name(3)], "2 is a spare one");
-        let file = segments.take(4, 0, RoomFor::Puts).unwrap();
+        let file = segments.take(4, 0, SegmentPurpose::Puts).unwrap();
         segments.retire(4, file);
         assert_eq!(sim.names(), [log_name(3), log_name(4)], "2 became 4");
         segments.remove_before(u64::MAX).unwrap();

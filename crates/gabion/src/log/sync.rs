@@ -8,7 +8,7 @@ use gabion_media::{Disk, LogSync};
 use parking_lot::Mutex;
 
 use super::LogOptions;
-use super::deadline::{Begun, Deadline};
+use super::deadline::{SyncDeadline, SyncInProgress};
 use super::layout::{HEADER_BYTES, Lsn};
 use super::recovery::ReplayEnd;
 use super::segments::Segments;
@@ -32,7 +32,7 @@ pub(crate) struct LogSyncer {
     /// One sync at a time. Never taken by the writer.
     syncing: Mutex<()>,
     /// When the next sync must begin.
-    deadline: Deadline,
+    deadline: SyncDeadline,
     /// Held for moments only, not while a file is synced.
     unsynced: Mutex<Vec<Unsynced>>,
     segments: Segments,
@@ -65,7 +65,7 @@ impl LogSyncer {
             durable: AtomicU64::new(end.0),
             failure: OnceLock::new(),
             syncing: Mutex::new(()),
-            deadline: Deadline::new(clock),
+            deadline: SyncDeadline::new(clock),
             unsynced: Mutex::new(Vec::new()),
             segments,
             rested: AtomicU64::new(end.0),
@@ -163,7 +163,7 @@ impl LogSyncer {
     }
 
     /// The sync itself, one at a time.
-    fn sync_begun(&self, begun: &Begun) -> Result<Lsn> {
+    fn sync_begun(&self, begun: &SyncInProgress) -> Result<Lsn> {
         // What was appended until here is taken along, and what was asked for until `begun` was
         // appended before. The segments are listed after the position is read, so the list holds
         // all segments up to that position (I2).
@@ -261,7 +261,7 @@ impl LogSyncer {
     /// Creates the next segment ahead of need, so that the writer does not wait for it, and lets
     /// go of full ones. For a background thread.
     pub(crate) fn prepare_next(&self) -> Result<()> {
-        self.segments.rest_retired();
+        self.segments.release_retired();
         self.segments.prepare_next()
     }
 

@@ -10,7 +10,7 @@ use super::frame::MARK_BYTES;
 use super::layout::HEADER_BYTES;
 use super::layout::Lsn;
 use super::recovery::replay;
-use super::{Log, LogOptions, ReplayEnd, RoomFor};
+use super::{Log, LogOptions, ReplayEnd, SegmentPurpose};
 use crate::names::{log_name, parse_log_name};
 use crate::{Error, Result};
 
@@ -52,7 +52,7 @@ fn append(log: &mut Log, numbers: std::ops::Range<u32>) -> Lsn {
     for number in numbers {
         let payload = record(number);
         let (front, back) = payload.split_at(payload.len() / 2);
-        end = log.append(&[front, back], RoomFor::Puts).unwrap();
+        end = log.append(&[front, back], SegmentPurpose::Puts).unwrap();
     }
     end
 }
@@ -79,8 +79,8 @@ fn many_parts_and_large_records_come_back() {
     let large = vec![7; 5000];
     log.syncer().prepare_next().unwrap();
     let parts: Vec<&[u8]> = large.chunks(100).collect();
-    log.append(&parts, RoomFor::Puts).unwrap();
-    log.append(&[b"small"], RoomFor::Puts).unwrap();
+    log.append(&parts, SegmentPurpose::Puts).unwrap();
+    log.append(&[b"small"], SegmentPurpose::Puts).unwrap();
     let mut found = Vec::new();
     replay(&disk, 1, &BTreeMap::new(), |_, payload| {
         found.push(payload.to_vec());
@@ -358,7 +358,7 @@ fn a_full_disk_fails_the_append_and_space_mends_it() {
     let mut log = fresh(&disk, &SMALL);
     let mut number = 0;
     let error = loop {
-        match log.append(&[&record(number)], RoomFor::Puts) {
+        match log.append(&[&record(number)], SegmentPurpose::Puts) {
             Ok(_) => number += 1,
             Err(error) => break error,
         }
@@ -368,7 +368,10 @@ fn a_full_disk_fails_the_append_and_space_mends_it() {
         "{error}"
     );
     let before = log.syncer().appended_lsn();
-    assert!(log.append(&[&record(number)], RoomFor::Puts).is_err());
+    assert!(
+        log.append(&[&record(number)], SegmentPurpose::Puts)
+            .is_err()
+    );
     assert_eq!(log.syncer().appended_lsn(), before);
     log.syncer().sync().unwrap();
 
@@ -391,7 +394,7 @@ fn after_a_failed_sync_nothing_is_taken_and_recovery_makes_durable_what_it_retur
         append(&mut log, 5..9);
         sim.inject(Fault::once(sim.ops() + 1, FaultKind::SyncFails { keep }));
         assert!(log.syncer().sync().is_err());
-        assert!(log.append(&[b"more"], RoomFor::Puts).is_err());
+        assert!(log.append(&[b"more"], SegmentPurpose::Puts).is_err());
         assert!(log.syncer().sync().is_err());
         assert_eq!(log.syncer().durable_lsn(), durable);
         drop(log);
@@ -532,7 +535,7 @@ fn a_log_that_rests_keeps_one_small_segment_until_the_next_append() {
     let large = vec![7; 700 << 10];
     for _ in 0..20 {
         syncer.prepare_next().unwrap();
-        log.append(&[&large], RoomFor::Puts).unwrap();
+        log.append(&[&large], SegmentPurpose::Puts).unwrap();
         syncer.remove_before(u64::MAX).unwrap();
     }
     syncer.prepare_next().unwrap();
@@ -552,11 +555,11 @@ fn a_log_that_rests_keeps_one_small_segment_until_the_next_append() {
     assert_eq!(sim.names(), [log_name(segment)]);
     assert_eq!((syncer.file_bytes(), on_disk()), (1 << 20, 1 << 20));
     assert!(!syncer.may_rest() && !syncer.needs_next());
-    log.append(&[b"goes on"], RoomFor::Puts).unwrap();
+    log.append(&[b"goes on"], SegmentPurpose::Puts).unwrap();
     assert!(syncer.needs_next());
     syncer.prepare_next().unwrap();
-    log.append(&[&large], RoomFor::Puts).unwrap();
-    log.append(&[&large], RoomFor::Puts).unwrap();
+    log.append(&[&large], SegmentPurpose::Puts).unwrap();
+    log.append(&[&large], SegmentPurpose::Puts).unwrap();
     assert_eq!(log.current_segment(), segment + 1);
     let mut found = Vec::new();
     replay(&disk, segment, &BTreeMap::new(), |lsn, payload| {

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_media::{LogFile, LogSpace};
 
 use super::SealedLog;
-use super::frame::{FRAME_HEADER_BYTES, MARK_BYTES, PAYLOAD_BYTES_MAX, Place};
+use super::frame::{FRAME_HEADER_BYTES, FrameSeed, MARK_BYTES, PAYLOAD_BYTES_MAX};
 use super::layout::{HEADER_BYTES, Lsn, MAGIC, SegmentHeader};
 use super::recovery::ReplayEnd;
-use super::segments::RoomFor;
+use super::segments::SegmentPurpose;
 use super::sync::LogSyncer;
 use crate::names::log_name;
 use crate::{Error, Result};
@@ -30,7 +30,7 @@ const STAGED_BYTES_MAX: u32 = 1024;
 pub(crate) struct Log {
     file: LogFile,
     segment: u64,
-    place: Place,
+    place: FrameSeed,
     /// The position that the last mark or header in the log tells.
     marked: AtomicU64,
     /// Memory for short frames.
@@ -56,7 +56,9 @@ impl Log {
     /// is no space for it, nothing has changed.
     pub(super) fn begin(shared: &Arc<LogSyncer>, end: &ReplayEnd) -> Result<Log> {
         let segment = end.next_segment();
-        let file = shared.segments().take(segment, 0, RoomFor::Deletes)?;
+        let file = shared
+            .segments()
+            .take(segment, 0, SegmentPurpose::Deletes)?;
         let begun = begin(file, segment, end.end, end.end);
         let (file, place) = begun.inspect_err(|_| {
             // Another try makes it anew; else the next opening removes it.
@@ -87,7 +89,7 @@ impl Log {
     ///
     /// `room` says what of the medium the next segment may take.
     #[inline]
-    pub(crate) fn append(&mut self, parts: &[&[u8]], room: RoomFor) -> Result<Lsn> {
+    pub(crate) fn append(&mut self, parts: &[&[u8]], room: SegmentPurpose) -> Result<Lsn> {
         self.shared.check()?;
         let len = payload_len(parts)?;
         let (durable, mark_bytes) = loop {
@@ -190,7 +192,7 @@ impl Log {
     /// Goes on in the next segment, which has room for a frame of `wanted` bytes if it must be
     /// created here.
     #[cold]
-    fn roll(&mut self, wanted: u64, room: RoomFor) -> Result<()> {
+    fn roll(&mut self, wanted: u64, room: SegmentPurpose) -> Result<()> {
         let segment = self.segment + 1;
         let after = Lsn::new(self.segment, self.file.position());
         let durable = self.shared.durable_lsn();
@@ -214,7 +216,7 @@ impl Log {
     pub(crate) fn begin_small(&mut self) -> Result<u64> {
         self.shared.check()?;
         self.shared.segments().begin_small()?;
-        self.roll(0, RoomFor::Deletes)?;
+        self.roll(0, SegmentPurpose::Deletes)?;
         Ok(self.segment)
     }
 
@@ -304,14 +306,19 @@ impl LogPlace<'_> {
 }
 
 /// Writes the header of a segment.
-fn begin(mut file: LogFile, segment: u64, after: Lsn, durable: Lsn) -> Result<(LogFile, Place)> {
+fn begin(
+    mut file: LogFile,
+    segment: u64,
+    after: Lsn,
+    durable: Lsn,
+) -> Result<(LogFile, FrameSeed)> {
     file.append(&[&SegmentHeader {
         segment,
         after,
         durable,
     }
     .encode()])?;
-    Ok((file, Place::new(&MAGIC, segment)))
+    Ok((file, FrameSeed::new(&MAGIC, segment)))
 }
 
 /// Size of a segment that has room for a mark and `wanted` bytes.

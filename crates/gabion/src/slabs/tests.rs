@@ -1,6 +1,6 @@
 //! Slabs against what their buffers are to hold, and their sums against walks over all pages.
 
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 
 use super::*;
 
@@ -45,7 +45,7 @@ impl Held {
     }
 }
 
-fn random_len(random: &mut Random) -> usize {
+fn random_len(random: &mut SeededRng) -> usize {
     match random.below(10) {
         0 => random.index(100),
         9 => random.index(100_000),
@@ -58,7 +58,7 @@ fn random_len(random: &mut Random) -> usize {
 fn buffers_keep_what_they_hold_and_all_is_counted() {
     for cache_bytes in [0, 8 << 20, 1 << 30] {
         let slabs = Slabs::new(cache_bytes);
-        let mut random = Random::new(cache_bytes + 1);
+        let mut random = SeededRng::new(cache_bytes + 1);
         let mut held: Vec<Held> = Vec::new();
         let (steps, least) = if cfg!(miri) { (300, 50) } else { (20_000, 500) };
         for step in 0..steps {
@@ -181,7 +181,7 @@ fn threads_share_the_slots() {
         for seed in 0..3 {
             let (slabs, sender) = (&slabs, sender.clone());
             scope.spawn(move || {
-                let mut random = Random::new(seed);
+                let mut random = SeededRng::new(seed);
                 for _ in 0..if cfg!(miri) { 50 } else { 5_000 } {
                     let len = random.index(3_000);
                     let byte = u8::try_from(random.below(256)).unwrap();
@@ -197,7 +197,7 @@ fn threads_share_the_slots() {
         let receiver = &receiver;
         for seed in 3..5 {
             scope.spawn(move || {
-                let mut random = Random::new(seed);
+                let mut random = SeededRng::new(seed);
                 let mut held = Vec::new();
                 loop {
                     let received = receiver.lock().recv();

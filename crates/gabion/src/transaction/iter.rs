@@ -11,10 +11,10 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
-use super::own::{OwnRange, Ranges};
+use super::write_set::{DeletedRanges, WriteSetRange};
 use super::{Transaction, merges};
 use crate::engine::{self, ReadSet};
-use crate::expiry::{Moment, Record};
+use crate::expiry::{StoredRecord, UnixMillis};
 use crate::merge::MergeOperator;
 use crate::ranges::key_range;
 use crate::types::Kind;
@@ -42,10 +42,10 @@ pub struct TransactionIter<'t> {
 
 struct Sources<'t> {
     /// The transaction's moment.
-    moment: Moment,
+    moment: UnixMillis,
     operator: Option<MergeOperator>,
     stored: Ends<Iter>,
-    own: Option<(Ends<OwnRange<'t>>, &'t Ranges)>,
+    own: Option<(Ends<WriteSetRange<'t>>, &'t DeletedRanges)>,
 }
 
 /// An iterator with both ends in view.
@@ -250,14 +250,14 @@ impl Sources<'_> {
     fn record_of(
         &self,
         key: &[u8],
-        own: &Record,
+        own: &StoredRecord,
         stored: Option<(Slice, Slice)>,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         let Some(mut operands) = merges::operands_of(own)? else {
             return Ok(own.clone().at(|| self.moment));
         };
         if merges::is_open(&operands) {
-            let base = stored.map(|(_, value)| Record::new(Kind::Put, value));
+            let base = stored.map(|(_, value)| StoredRecord::new(Kind::Put, value));
             merges::put_onto(&mut operands, base.as_ref())?;
         }
         operands.read(merges::asked(&self.operator, key, self.moment))

@@ -6,18 +6,18 @@
 
 use crate::Result;
 use crate::Slice;
-use crate::expiry::{Moment, Record};
+use crate::expiry::{StoredRecord, UnixMillis};
 use crate::merge::MergeOperator;
-use crate::operands::{Asked, Operands, malformed_in_memory};
+use crate::operands::{MergeContext, Operands, malformed_in_memory};
 use crate::types::Kind;
 
 /// How the operator of a keyspace is asked about a key. A default expiry counts from the commit on.
 pub(super) fn asked<'a>(
     operator: &'a Option<MergeOperator>,
     key: &'a [u8],
-    moment: Moment,
-) -> Asked<'a> {
-    Asked {
+    moment: UnixMillis,
+) -> MergeContext<'a> {
+    MergeContext {
         key,
         operator: operator.as_ref(),
         moment,
@@ -26,7 +26,7 @@ pub(super) fn asked<'a>(
 }
 
 /// The operands of an own record, if it is one of a merge.
-pub(super) fn operands_of(own: &Record) -> Result<Option<Operands>> {
+pub(super) fn operands_of(own: &StoredRecord) -> Result<Option<Operands>> {
     match own.parts() {
         (Kind::Merge, stored) => {
             let operands = Operands::decode(stored).map_err(malformed_in_memory)?;
@@ -42,8 +42,8 @@ pub(super) fn is_open(operands: &Operands) -> bool {
 }
 
 /// Puts operands on top of what the store has.
-pub(super) fn put_onto(operands: &mut Operands, base: Option<&Record>) -> Result<()> {
-    match base.map(Record::parts) {
+pub(super) fn put_onto(operands: &mut Operands, base: Option<&StoredRecord>) -> Result<()> {
+    match base.map(StoredRecord::parts) {
         Some((kind, stored)) => {
             let put = operands.put_onto(0, kind, stored);
             put.map_err(malformed_in_memory)
@@ -55,17 +55,17 @@ pub(super) fn put_onto(operands: &mut Operands, base: Option<&Record>) -> Result
     }
 }
 
-/// The own record of a key once an operand is merged into it; `own` is what the transaction has
-/// said of it, if anything.
+/// The own record of a key once an operand is merged into it; `write_set` is what the transaction
+/// has said of it, if anything.
 pub(super) fn onto_own(
-    own: Option<Option<&Record>>,
+    own: Option<Option<&StoredRecord>>,
     operand: &[u8],
-    asked: Asked<'_>,
-) -> Result<Option<Record>> {
+    asked: MergeContext<'_>,
+) -> Result<Option<StoredRecord>> {
     let mut operands = Operands::one(operand);
     if let Some(own) = own {
         put_onto(&mut operands, own)?;
     }
     let (kind, stored) = operands.settled(asked);
-    Ok((kind != Kind::Delete).then(|| Record::new(kind, Slice::new(&stored))))
+    Ok((kind != Kind::Delete).then(|| StoredRecord::new(kind, Slice::new(&stored))))
 }

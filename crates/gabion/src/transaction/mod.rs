@@ -11,7 +11,7 @@
 //! # Rooms
 //! | file | what |
 //! |---|---|
-//! | `own` | the writes of a transaction before its commit, and the way back to a savepoint |
+//! | `write_set` | the writes of a transaction before its commit, and the way back to a savepoint |
 //! | `iter` | ranges: the snapshot's pairs with the transaction's own in between |
 //! | `merges` | what a transaction has merged, before anybody else sees it |
 //! | `options` | isolation and limits |
@@ -37,8 +37,8 @@
 mod iter;
 mod merges;
 mod options;
-mod own;
 mod retry;
+mod write_set;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -48,17 +48,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use crate::engine::{OpenTransaction, ReadMark, ReadSet, Write};
-use crate::expiry::{Expiry, Record, stored, time_of};
+use crate::expiry::{Expiry, StoredRecord, stored, time_of};
 use crate::limits::{BATCH_BYTES_MAX, check_limits};
 use crate::log::BatchEncoder;
 use crate::memory::TableMemory;
-use crate::opened::Opened;
-use crate::operands::{Asked, new_moment};
+use crate::operands::{MergeContext, new_moment};
 use crate::ranges::{deleted_range, prefix_bounds, range_bounds};
+use crate::store_handle::StoreHandle;
 use crate::types::Kind;
 use crate::{Db, Durability, Error, Keyspace, Result, Slice};
 
-use own::OwnWrites;
+use write_set::WriteSet;
 
 pub use iter::TransactionIter;
 pub use options::{Isolation, TransactionOptions};
@@ -99,10 +99,10 @@ const BATCH_BYTES: usize = 4 << 10;
 /// reads and writes take more than [`TransactionOptions::bytes_max`]. After an error you may
 /// continue to use the transaction.
 pub struct Transaction {
-    store: Arc<Opened>,
+    store: Arc<StoreHandle>,
     open: Arc<OpenTransaction>,
     options: TransactionOptions,
-    own: OwnWrites,
+    own: WriteSet,
     reads: RefCell<ReadSet>,
     /// What was read and is not checked for itself, of keyspaces with merges: a key that was read
     /// and is merged into depends on what was read.
@@ -152,7 +152,7 @@ impl Db {
             store: Arc::clone(store),
             open,
             options,
-            own: OwnWrites::default(),
+            own: WriteSet::default(),
             reads: RefCell::new(ReadSet::new(since)),
             seen: RefCell::default(),
             has_read: Cell::new(false),
@@ -189,7 +189,7 @@ impl Transaction {
         self.check_own(keyspace)?;
         if let Some(own) = self.own.get(keyspace.id(), key) {
             let own = self.own_at(keyspace, key, own, is_checked)?;
-            return Ok(own.map(Record::into_value));
+            return Ok(own.map(StoredRecord::into_value));
         }
         self.note_read(keyspace, key, is_checked)?;
         let held = self.open.read()?;
@@ -203,9 +203,9 @@ impl Transaction {
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        own: Option<&Record>,
+        own: Option<&StoredRecord>,
         is_checked: bool,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         let moment = self.open.read()?.point().moment;
         let Some(own) = own else {
             return Ok(None);
@@ -340,7 +340,7 @@ impl Transaction {
         }
         let value = value.as_ref();
         self.write(keyspace, key.as_ref(), value, || {
-            Some(Record::new(Kind::Put, Slice::new(value)))
+            Some(StoredRecord::new(Kind::Put, Slice::new(value)))
         })
     }
 
@@ -360,7 +360,7 @@ impl Transaction {
         let moment = expiry.into().moment(self.store.engine.moment()?);
         self.write(keyspace, key.as_ref(), value, || {
             let stored = Slice::new(&stored(moment, value));
-            Some(Record::new(Kind::PutExpiring, stored))
+            Some(StoredRecord::new(Kind::PutExpiring, stored))
         })
     }
 
@@ -382,12 +382,12 @@ impl Transaction {
         let operator = keyspace.inner().merge_operator();
         let own = self.own.get(keyspace.id(), key);
         let now = self.store.engine.moment()?;
-        let asked = Asked {
+        let asked = MergeContext {
             expires: new_moment(keyspace.inner().default_expiry(), now),
             ..merges::asked(&operator, key, moment)
         };
         let own = merges::onto_own(own, operand, asked)?;
-        self.take_bytes(OwnWrites::bytes_of(key, operand.len()))?;
+        self.take_bytes(WriteSet::bytes_of(key, operand.len()))?;
         self.own.write(keyspace.id(), key, own);
         Ok(())
     }
@@ -406,12 +406,12 @@ impl Transaction {
         keyspace: &Keyspace,
         key: &[u8],
         value: &[u8],
-        record: impl FnOnce() -> Option<Record>,
+        record: impl FnOnce() -> Option<StoredRecord>,
     ) -> Result<()> {
         self.check_own(keyspace)?;
         check_limits(key, value)?;
         self.open.read()?;
-        self.take_bytes(OwnWrites::bytes_of(key, value.len()))?;
+        self.take_bytes(WriteSet::bytes_of(key, value.len()))?;
         self.own.write(keyspace.id(), key, record());
         Ok(())
     }
@@ -429,7 +429,7 @@ impl Transaction {
         keyspace.require_order("deletes of ranges")?;
         self.open.read()?;
         if let Some((lower, upper)) = deleted_range(range_bounds(&range))? {
-            self.take_bytes(OwnWrites::bytes_of(&lower, upper.len()))?;
+            self.take_bytes(WriteSet::bytes_of(&lower, upper.len()))?;
             let upper = (!upper.is_empty()).then_some(upper);
             self.own.delete_range(keyspace.id(), lower, upper);
         }

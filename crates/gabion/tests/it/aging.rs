@@ -8,7 +8,7 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::space::{capped, live_bytes};
 use crate::support::{
-    Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
+    KEYSPACES, Operation, PanicContext, SeededRng, Subject, Twin, assert_twin, base_seed, bytes_of,
     option_sets, tuned,
 };
 
@@ -205,13 +205,13 @@ fn garbage_goes_by_itself() {
 #[test]
 fn a_store_that_rests_does_nothing() {
     for (number, options) in option_sets(Engine::Wip).into_iter().enumerate() {
-        let _context = Context(|| format!("option set {number}: {options:?}"));
+        let _context = PanicContext(|| format!("option set {number}: {options:?}"));
         let clock = Clock::manual();
         let sim = SimDisk::recording();
         let options = tuned(options.clone(), |own| own.clock(clock.clone()));
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let mut write = |count: u64| {
             for number in 0..count {
                 let key = format!("{:04}", random.below(600)).into_bytes();

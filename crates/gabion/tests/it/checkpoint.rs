@@ -4,8 +4,9 @@ use gabion::{Db, Durability, Engine, Error, MappedOptions, Options};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_copies_beside_writers,
-    assert_twin, base_seed, engines_on_disks, option_sets, small_options,
+    KEYSPACES, PanicContext, SeededRng, Step, Subject, Twin, Workload,
+    assert_copies_beside_writers, assert_twin, base_seed, engines_on_disks, option_sets,
+    small_options,
 };
 
 /// Applies the writes of a workload to a store and its twin.
@@ -27,7 +28,7 @@ fn assert_undamaged(disk: &Disk) {
 fn a_checkpoint_holds_what_the_store_held_and_both_go_on() {
     for engine in engines_on_disks() {
         for (number, options) in option_sets(engine).into_iter().enumerate() {
-            let _context = Context(|| format!("{engine}, option set {number}: {options:?}"));
+            let _context = PanicContext(|| format!("{engine}, option set {number}: {options:?}"));
             let seed = base_seed() + number as u64;
             let disk = Disk::simulated(&SimDisk::new());
             let subject = Subject::open(&disk, &options).unwrap();
@@ -85,7 +86,7 @@ fn a_loss_of_power_leaves_a_whole_checkpoint_or_none() {
         let sim = SimDisk::recording();
         subject.db.checkpoint_on(&Disk::simulated(&sim)).unwrap();
         for (cut, tear) in (0..=sim.ops()).flat_map(|op| Tear::ALL.map(|tear| (op, tear))) {
-            let _context = Context(|| format!("{engine}: {tear:?} after operation {cut}"));
+            let _context = PanicContext(|| format!("{engine}: {tear:?} after operation {cut}"));
             let after = Disk::simulated(&sim.power_cut(cut, base_seed() ^ cut, tear));
             let opened = Db::open_on(after, options.clone().create_if_missing(false));
             match opened {
@@ -111,13 +112,13 @@ fn a_fault_of_the_other_disk_harms_only_the_checkpoint() {
     for engine in engines_on_disks() {
         let options = small_options().engine(engine);
         let (subject, mut twin) = some_store(&options);
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let sim = SimDisk::new();
         subject.db.checkpoint_on(&Disk::simulated(&sim)).unwrap();
         let (operations, mut refused) = (sim.ops(), 0);
         for op in 0..operations {
             let kind = kinds[random.index(kinds.len())];
-            let _context = Context(|| format!("{engine}: {kind:?} at operation {op}"));
+            let _context = PanicContext(|| format!("{engine}: {kind:?} at operation {op}"));
             let sim = SimDisk::recording();
             sim.inject(Fault::forever(op, kind));
             match subject.db.checkpoint_on(&Disk::simulated(&sim)) {

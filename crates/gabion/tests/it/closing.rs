@@ -6,7 +6,7 @@ use std::thread;
 use gabion::{Durability, Error};
 
 use crate::mapped::{directory, on_each_engine, options_of};
-use crate::support::{Context, Place};
+use crate::support::{PanicContext, Place};
 
 fn key(number: u64) -> String {
     format!("key {number:05}")
@@ -19,7 +19,7 @@ fn synced_writes_end_before_the_store_closes() {
     const WRITERS: u64 = 4;
     on_each_engine(|engine| {
         for round in 0..12 {
-            let _context = Context(|| format!("round {round}"));
+            let _context = PanicContext(|| format!("round {round}"));
             let options = || options_of(engine).durability(Durability::Sync);
             let place = Place::of(engine);
             let db = options().open(directory(&place)).unwrap();

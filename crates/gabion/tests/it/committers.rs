@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gabion::{Db, Engine, Iter};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Context, Random, base_seed, setting, small_options, small_tuning};
+use crate::support::{PanicContext, SeededRng, base_seed, setting, small_options, small_tuning};
 
 const KEYS: u64 = 20_000;
 const ROUNDS: u64 = 4;
@@ -58,7 +58,7 @@ fn assert_equal(db: &Db, twin: &Twin, what: &str) {
 }
 
 /// Makes one change of the store and of the twin.
-fn write(db: &Db, twin: &mut Twin, random: &mut Random, number: u64) {
+fn write(db: &Db, twin: &mut Twin, random: &mut SeededRng, number: u64) {
     let at = random.below(KEYS);
     let key = key_of(at);
     if random.one_in(1_500) {
@@ -91,7 +91,7 @@ impl Drop for Stops<'_> {
 
 /// Gets keys at random until it is told to stop; returns how many it found.
 fn read(db: &Db, seed: u64, stop: &AtomicBool) -> u64 {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let mut seen = BTreeMap::new();
     let mut found = 0;
     // ORDER: Relaxed; the flag stands for itself.
@@ -113,7 +113,7 @@ fn read(db: &Db, seed: u64, stop: &AtomicBool) -> u64 {
 }
 
 fn run(seed: u64, cache_bytes: u64) {
-    let _context = Context(|| format!("seed {seed}, a cache of {cache_bytes}"));
+    let _context = PanicContext(|| format!("seed {seed}, a cache of {cache_bytes}"));
     let options = small_options()
         .engine(Engine::Flex)
         .tuning(
@@ -126,7 +126,7 @@ fn run(seed: u64, cache_bytes: u64) {
     let sim = SimDisk::new();
     let open = || Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
     let mut db = open();
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let mut twin = Twin::new();
     let mut flushes = 0;
     for round in 0..ROUNDS {

@@ -9,7 +9,7 @@ use gabion::{CompactionFilter, Db, Engine, Error, Filtered, Keyspace, KeyspaceOp
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Random, base_seed, bytes_of, mapped, setting, small_mapped, small_options,
+    PanicContext, SeededRng, base_seed, bytes_of, mapped, setting, small_mapped, small_options,
 };
 
 /// Removes values that begin with a byte below the threshold, and cuts those whose second one is
@@ -62,8 +62,8 @@ fn snapshots_see_what_they_saw_and_the_rest_is_filtered() {
     for number in 0..setting("GABION_FILTER_CASES", 60) {
         let seed = base_seed() ^ (0xf1_0000 + number);
         let engine = [Engine::Wip, Engine::Flex][(number % 2) as usize];
-        let _context = Context(|| format!("{engine}, seed {seed}"));
-        let mut random = Random::new(seed);
+        let _context = PanicContext(|| format!("{engine}, seed {seed}"));
+        let mut random = SeededRng::new(seed);
         let filter = Threshold(Arc::default());
         let options = small_options().engine(engine);
         let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();

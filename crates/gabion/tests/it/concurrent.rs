@@ -11,7 +11,7 @@ use gabion::{Db, Durability, Engine, Keyspace, Snapshot, WriteBatch};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Context, Random, base_seed, engines_on_disks, setting, small_options, small_tuning,
+    PanicContext, SeededRng, base_seed, engines_on_disks, setting, small_options, small_tuning,
 };
 
 const WRITERS: u64 = 4;
@@ -83,7 +83,7 @@ fn shared_key(number: u64) -> String {
 
 /// One writer: own keys, shared keys and stamped batches in turn.
 fn write(writer: u64, db: &Db, other: &Keyspace, writes: u64, durability: Durability) {
-    let mut random = Random::new(base_seed() * 100 + writer);
+    let mut random = SeededRng::new(base_seed() * 100 + writer);
     let keyspace = db.default_keyspace();
     for number in 1..=writes {
         let value = Stamp { writer, number }.value();
@@ -140,7 +140,7 @@ fn assert_whole(snapshot: &Snapshot, keyspaces: [&Keyspace; 2], seen: &mut Seen)
 
 /// One reader, until the last writer has left.
 fn read(reader: u64, db: &Db, other: &Keyspace, writers_left: &AtomicUsize) -> u64 {
-    let mut random = Random::new(base_seed() * 1000 + reader);
+    let mut random = SeededRng::new(base_seed() * 1000 + reader);
     let mut seen = Seen::default();
     let mut rounds = 0;
     let keyspace = db.default_keyspace();
@@ -187,7 +187,7 @@ fn read(reader: u64, db: &Db, other: &Keyspace, writers_left: &AtomicUsize) -> u
 /// Every own key holds the last stamp that its writer gave it.
 fn assert_last_writes(db: &Db, writes: u64) {
     for writer in 0..WRITERS {
-        let mut random = Random::new(base_seed() * 100 + writer);
+        let mut random = SeededRng::new(base_seed() * 100 + writer);
         let mut last = HashMap::new();
         for number in 1..=writes {
             match random.below(8) {
@@ -213,7 +213,7 @@ fn readers_never_see_time_go_back_nor_half_a_batch() {
     let ways = [1, 2, 3].map(|threads| (Engine::Wip, threads));
     let ways = ways.into_iter().chain([(Engine::Flex, 2)]);
     for (round, (engine, threads)) in ways.enumerate() {
-        let _context = Context(|| format!("round {round}, {engine}, {threads} threads"));
+        let _context = PanicContext(|| format!("round {round}, {engine}, {threads} threads"));
         let dir = tempfile::tempdir().unwrap();
         let options = small_options()
             .engine(engine)
@@ -306,13 +306,14 @@ fn share_syncs(engine: Engine) {
             .collect()
     });
     db.close().unwrap();
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let last = acknowledged.iter().flatten().copied().max().unwrap();
     for image in 0..400 {
         let op = 1 + image * last / 400;
         let style = Tear::ALL[random.index(Tear::ALL.len())];
         let cut = random.word();
-        let _context = Context(|| format!("power cut {style:?} {cut:#x} after {op} of {last}"));
+        let _context =
+            PanicContext(|| format!("power cut {style:?} {cut:#x} after {op} of {last}"));
         let after = sim.power_cut(op, cut, style);
         let db = Db::open_on(Disk::simulated(&after), options.clone()).unwrap();
         for (writer, acknowledged) in (0..).zip(&acknowledged) {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use gabion::{Engine, Error};
 
 use crate::damage::{Outcome, Specimen, problems};
-use crate::support::{Context, Random, Twin, base_seed, setting};
+use crate::support::{PanicContext, SeededRng, Twin, base_seed, setting};
 
 /// Size of the sectors that are swapped.
 const SECTOR_BYTES: usize = 512;
@@ -61,7 +61,7 @@ fn try_damage(specimen: &Specimen, damage: &Damage<'_>, counts: &mut Counts) {
         place,
         words,
     } = damage;
-    let _context = Context(|| format!("{words} of {name} at {place:?}"));
+    let _context = PanicContext(|| format!("{words} of {name} at {place:?}"));
     counts.damages += 1;
     let change = [(*name, bytes.as_deref())];
     let refused = match specimen.open(&specimen.with(&change)) {
@@ -125,7 +125,7 @@ fn a_wrong_byte_anywhere_in_spaces_is_found_and_named() {
 fn flip_bytes(engine: Engine) -> (Specimen, Counts) {
     let specimen = Specimen::new(engine, true);
     let stride = stride(engine);
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let mut counts = Counts::default();
     for (name, bytes) in &specimen.files {
         println!("corruption: {name} has {} bytes", bytes.len());
@@ -149,7 +149,8 @@ fn flip_bytes(engine: Engine) -> (Specimen, Counts) {
 /// What lies behind the sealed end of the log means nothing: a crash may leave it there.
 fn assert_unharmed(specimen: &Specimen, damage: &Damage<'_>) {
     let change = [(damage.name, damage.bytes.as_deref())];
-    let _context = Context(|| format!("{} of {} at {:?}", damage.words, damage.name, damage.place));
+    let _context =
+        PanicContext(|| format!("{} of {} at {:?}", damage.words, damage.name, damage.place));
     match specimen.open(&specimen.with(&change)) {
         Outcome::Read(found) => {
             assert!(
@@ -352,7 +353,7 @@ fn flip_bytes_unclosed(engine: Engine) -> Counts {
             .rposition(|byte| *byte != 0)
             .map_or(0, |last| last + 1);
         for at in (0..used.min(bytes.len())).step_by(stride) {
-            let _context = Context(|| format!("a wrong byte of {name} at {at}"));
+            let _context = PanicContext(|| format!("a wrong byte of {name} at {at}"));
             let mut bytes = bytes.clone();
             bytes[at] ^= 0x10;
             counts.damages += 1;

@@ -7,8 +7,8 @@ use gabion::{Db, Engine, Error, destroy, destroy_disk};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Place, Step, Subject, Workload, base_seed, engines_on_disks, small_mapped,
-    small_options,
+    KEYSPACES, PanicContext, Place, Step, Subject, Workload, base_seed, engines_on_disks,
+    small_mapped, small_options,
 };
 
 /// Files beside a store that look as if they were of one.
@@ -67,7 +67,7 @@ fn names(disk: &Disk) -> Vec<String> {
 #[test]
 fn a_store_goes_as_a_whole_and_what_is_beside_it_stays() {
     for engine in Engine::ALL {
-        let _context = Context(|| engine.to_string());
+        let _context = PanicContext(|| engine.to_string());
         let place = Place::of(*engine);
         let disk = place.disk();
         fill(&disk, *engine);
@@ -189,7 +189,8 @@ fn an_interrupted_removal_leaves_a_store_that_can_be_removed() {
         let before = sim.ops();
         destroy_disk(&disk).unwrap();
         for op in before..=sim.ops() {
-            let _context = Context(|| format!("{engine}, operation {op} of {before} and more"));
+            let _context =
+                PanicContext(|| format!("{engine}, operation {op} of {before} and more"));
             assert_removable(&Disk::simulated(&sim.process_kill(op)));
             for (style, seed) in Tear::ALL.into_iter().zip(base_seed()..) {
                 assert_removable(&Disk::simulated(&sim.power_cut(op, op ^ seed, style)));
@@ -210,7 +211,7 @@ fn a_removal_that_fails_may_be_tried_again() {
         fill(&Disk::simulated(&sound), engine);
         let mut failed = 0;
         for at in 1.. {
-            let _context = Context(|| format!("{engine}, operation {at}"));
+            let _context = PanicContext(|| format!("{engine}, operation {at}"));
             let sim = sound.process_kill(sound.ops());
             let kind = match at % 2 {
                 0 => FaultKind::Eio,

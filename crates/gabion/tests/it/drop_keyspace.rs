@@ -7,8 +7,8 @@ use gabion::{Db, Engine, Error, Keyspace, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Place, Random, assert_gone, base_seed, bytes_of, option_sets, setting, small_options,
-    small_tuning,
+    PanicContext, Place, SeededRng, assert_gone, base_seed, bytes_of, option_sets, setting,
+    small_options, small_tuning,
 };
 
 /// The engines that can drop keyspaces.
@@ -85,7 +85,7 @@ fn what_cannot_be_dropped_is_told() {
 #[test]
 fn a_drop_gives_space_memory_and_log_back_at_once() {
     for engine in engines() {
-        let _context = Context(|| format!("{engine}"));
+        let _context = PanicContext(|| format!("{engine}"));
         let sim = SimDisk::new();
         // Nothing is frozen but by a flush; segments of the log are small.
         let options = small_options()
@@ -142,7 +142,7 @@ fn a_drop_gives_space_memory_and_log_back_at_once() {
 fn readers_from_before_read_on_and_then_the_files_go() {
     for engine in engines() {
         for (number, options) in option_sets(engine).into_iter().enumerate() {
-            let _context = Context(|| format!("{engine}, option set {number}: {options:?}"));
+            let _context = PanicContext(|| format!("{engine}, option set {number}: {options:?}"));
             let sim = SimDisk::new();
             let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
             fill(db.default_keyspace(), 7, 20);
@@ -197,8 +197,8 @@ fn readers_from_before_read_on_and_then_the_files_go() {
 fn what_the_log_has_of_a_dropped_keyspace_comes_back_in_none() {
     for engine in engines() {
         for (number, options) in option_sets(engine).into_iter().enumerate() {
-            let _context = Context(|| format!("{engine}, option set {number}: {options:?}"));
-            let mut random = Random::new(base_seed() + number as u64);
+            let _context = PanicContext(|| format!("{engine}, option set {number}: {options:?}"));
+            let mut random = SeededRng::new(base_seed() + number as u64);
             let mut sim = SimDisk::recording();
             let mut db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
             // Tags and sizes by name.
@@ -305,7 +305,7 @@ fn jobs_that_are_under_way_end_without_harm() {
                 .memtable_budget_bytes(24 << 10)
                 .bucket_bytes(4 << 10),
         );
-        let _context = Context(|| format!("table {skipped} is held up"));
+        let _context = PanicContext(|| format!("table {skipped} is held up"));
         let sim = SimDisk::new();
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         let doomed = db.keyspace("doomed").unwrap();
@@ -369,7 +369,7 @@ fn writers_readers_and_drops_go_side_by_side() {
     let writes = setting("GABION_WRITES", 3_000);
     for engine in engines() {
         for (number, options) in option_sets(engine).into_iter().enumerate() {
-            let _context = Context(|| format!("{engine}, option set {number}: {options:?}"));
+            let _context = PanicContext(|| format!("{engine}, option set {number}: {options:?}"));
             let seed = base_seed() + number as u64;
             let disk = Disk::simulated(&SimDisk::new());
             let db = Db::open_on(disk.clone(), options.clone()).unwrap();
@@ -381,7 +381,7 @@ fn writers_readers_and_drops_go_side_by_side() {
                 let writers = [1, 2].map(|writer| {
                     let (db, current, told) = (&db, &current, &told);
                     scope.spawn(move || {
-                        let mut random = Random::new(seed * 31 + writer);
+                        let mut random = SeededRng::new(seed * 31 + writer);
                         for write in 0..writes {
                             let (own, keyspace) = current.lock().unwrap().clone();
                             let key = key(random.below(300));

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use gabion::pm::{Pool, TurboHash, TurboOptions};
 
-use crate::support::{Context, Random, base_seed, setting};
+use crate::support::{PanicContext, SeededRng, base_seed, setting};
 
 /// Where cargo puts the examples that it builds for `cargo test`.
 fn example(name: &str) -> PathBuf {
@@ -134,7 +134,7 @@ fn run_and_kill(file: &Path, round: u64, wanted: u64) -> u64 {
 #[test]
 fn what_a_killed_process_had_told_of_is_in_its_table() {
     let kills = setting("GABION_PM_KILLS", 5);
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("items.gabion");
     // The round that last did an item.
@@ -143,7 +143,7 @@ fn what_a_killed_process_had_told_of_is_in_its_table() {
     let mut unclean = 0;
     for round in 0..kills {
         let told = run_and_kill(&file, round, random.below(KILL_ITEMS));
-        let _context = Context(|| format!("round {round}, killed after it told of {told}"));
+        let _context = PanicContext(|| format!("round {round}, killed after it told of {told}"));
         let pool = Pool::open(&file, TurboHash::<u64, u64>::pool_options()).unwrap();
         unclean += u64::from(!pool.was_closed());
         let table: TurboHash<u64, u64> = TurboHash::open(&pool, &TurboOptions::default()).unwrap();

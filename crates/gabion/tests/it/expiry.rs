@@ -15,7 +15,7 @@ use gabion::{
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Random, base_seed, bytes_of, engines_on_disks, setting, small_options,
+    PanicContext, SeededRng, base_seed, bytes_of, engines_on_disks, setting, small_options,
 };
 
 /// Keys of the machine.
@@ -50,7 +50,7 @@ struct Past {
 }
 
 pub(crate) struct Machine {
-    random: Random,
+    random: SeededRng,
     /// Whether anything expires.
     expires: bool,
     clock: Clock,
@@ -122,7 +122,7 @@ impl Machine {
         Machine {
             expires,
             merges: 0,
-            random: Random::new(seed),
+            random: SeededRng::new(seed),
             clock,
             options,
             sim,
@@ -506,7 +506,7 @@ fn readers_at_any_moment_see_what_a_map_with_moments_has() {
         let (mut expired, mut merges) = (0, 0);
         for number in 0..setting("GABION_EXPIRY_CASES", 12) {
             let seed = base_seed() ^ (0xe0_0000 + number);
-            let _context = Context(|| format!("{engine}, seed {seed}"));
+            let _context = PanicContext(|| format!("{engine}, seed {seed}"));
             let options = small_options().engine(engine);
             let machine = run(Machine::new(options, true, seed), 400);
             expired += machine.expired_seen;
@@ -528,7 +528,7 @@ fn engines_without_expiry_say_so() {
 #[test]
 fn the_space_of_what_has_expired_comes_back_without_traffic() {
     for engine in engines_on_disks() {
-        let _context = Context(|| engine.to_string());
+        let _context = PanicContext(|| engine.to_string());
         let clock = Clock::manual();
         let sim = SimDisk::new();
         let mut options = small_options()
@@ -583,7 +583,7 @@ fn the_space_of_what_has_expired_comes_back_without_traffic() {
 #[test]
 fn a_snapshot_keeps_what_has_expired_since() {
     for engine in engines_on_disks() {
-        let _context = Context(|| engine.to_string());
+        let _context = PanicContext(|| engine.to_string());
         let clock = Clock::manual();
         let mut options = small_options().engine(engine);
         options.tuning.clock = clock.clone();
@@ -635,7 +635,7 @@ fn limits_hold_for_the_value_alone() {
 fn no_reader_of_an_earlier_moment_misses_what_has_expired_since() {
     for engine in engines_on_disks() {
         for flushes in [false, true] {
-            let _context = Context(|| format!("{engine}, flushes: {flushes}"));
+            let _context = PanicContext(|| format!("{engine}, flushes: {flushes}"));
             let clock = Clock::manual();
             let mut options = small_options().engine(engine).log_bytes_max(4 << 20);
             options.tuning.memtable_budget_bytes = Some(4 << 20);
@@ -726,7 +726,7 @@ fn a_keyspace_has_a_default() {
 #[test]
 fn tables_of_which_all_has_expired_go_unread() {
     for everything in [true, false] {
-        let _context = Context(|| format!("everything expires: {everything}"));
+        let _context = PanicContext(|| format!("everything expires: {everything}"));
         let (clock, sim) = (Clock::manual(), SimDisk::new());
         let mut options = small_options();
         options.tuning.clock = clock.clone();

@@ -12,8 +12,8 @@ use gabion::{Clock, Db, Durability, Engine, Keyspace, Options, WriteBatch};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::support::{
-    Context, Place, Random, base_seed, bytes_of, setting, small_options, small_tuning, taken_bytes,
-    tuned,
+    PanicContext, Place, SeededRng, base_seed, bytes_of, setting, small_options, small_tuning,
+    taken_bytes, tuned,
 };
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -26,7 +26,8 @@ fn on_each_engine(test: impl Fn(&SimDisk, &Options)) {
         .filter(|engine| engine.capabilities().snapshots);
     for &engine in engines {
         for threads in [0, 2] {
-            let _context = Context(|| format!("engine {engine}, {threads} background threads"));
+            let _context =
+                PanicContext(|| format!("engine {engine}, {threads} background threads"));
             let options = small_options().engine(engine).background_threads(threads);
             test(&SimDisk::recording(), &options);
         }
@@ -57,7 +58,7 @@ fn listing(sim: &SimDisk) -> String {
     sizes.collect::<Vec<_>>().join(", ")
 }
 
-fn shuffle<T>(items: &mut [T], random: &mut Random) {
+fn shuffle<T>(items: &mut [T], random: &mut SeededRng) {
     for end in (1..items.len()).rev() {
         items.swap(end, random.index(end + 1));
     }
@@ -145,7 +146,7 @@ fn one_key_is_written_over_and_over() {
 #[test]
 fn keys_that_share_a_thousand_bytes_are_told_apart() {
     on_each_engine(|sim, options| {
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let db = open(sim, options);
         let mut twin = Pairs::new();
         let key = |number: u64| [&[b'p'; 1000][..], &key_of(number)].concat();
@@ -203,7 +204,7 @@ fn deletes_of_what_was_never_there_leave_nothing() {
 #[test]
 fn everything_that_was_put_is_deleted_and_the_space_given_back() {
     on_each_engine(|sim, options| {
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let db = open(sim, options);
         for _ in 0..3 {
             let mut keys: Vec<u64> = (0..1_500).collect();
@@ -233,7 +234,7 @@ fn everything_that_was_put_is_deleted_and_the_space_given_back() {
 fn hundreds_of_snapshots_each_keep_their_moment() {
     let count = setting("GABION_SNAPSHOTS", 120);
     on_each_engine(|sim, options| {
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let db = open(sim, options);
         let mut twin = Pairs::new();
         let mut taken = Vec::new();
@@ -341,7 +342,7 @@ fn one_value_is_as_large_as_all_others_together() {
 #[test]
 fn the_clock_jumps_and_all_else_goes_on() {
     on_each_engine(|sim, options| {
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let clock = Clock::manual();
         let options = tuned(options.clone(), |own| own.clock(clock.clone()));
         let mut db = open(sim, &options);
@@ -387,7 +388,7 @@ fn the_clock_jumps_and_all_else_goes_on() {
 #[test]
 fn everything_lies_in_one_giant_bucket() {
     on_each_engine(|sim, options| {
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let options = tuned(options.clone(), |own| own.bucket_bytes(1 << 40));
         let db = open(sim, &options);
         let mut twin = Pairs::new();
@@ -447,7 +448,7 @@ fn a_disk_that_is_full_in_the_middle_of_a_split_loses_nothing() {
     );
     let mut refused = 0;
     for at in before + 1..=after {
-        let _context = Context(|| format!("full at operation {at} of {before} to {after}"));
+        let _context = PanicContext(|| format!("full at operation {at} of {before} to {after}"));
         let sim = SimDisk::recording();
         let db = open(&sim, &options);
         fill(&sim, &db, count - 1);

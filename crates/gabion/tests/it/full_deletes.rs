@@ -19,8 +19,8 @@ use gabion::{Engine, Options, Result, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Change, Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
-    engines_on_disks, small_options, small_tuning,
+    Change, KEYSPACES, Operation, PanicContext, SeededRng, Subject, Twin, assert_twin, base_seed,
+    bytes_of, engines_on_disks, small_options, small_tuning,
 };
 
 /// Capacities of each sweep.
@@ -43,7 +43,7 @@ struct Run {
     sim: SimDisk,
     subject: Subject,
     twin: Twin,
-    random: Random,
+    random: SeededRng,
     counts: Counts,
 }
 
@@ -89,7 +89,7 @@ impl Run {
             sim,
             subject,
             twin: Twin::new(KEYSPACES.len()),
-            random: Random::new(seed),
+            random: SeededRng::new(seed),
             counts,
         }
     }
@@ -239,8 +239,9 @@ fn a_drive_that_is_full_at_any_operation_takes_deletes_or_changes_nothing() {
             let most = used(&whole.sim) + (64 << 10);
             for number in 0..CAPACITIES {
                 let capacity = least + (most - least) * number / CAPACITIES;
-                let _context =
-                    Context(|| format!("{engine}, {threads} threads, {capacity} bytes, {seed}"));
+                let _context = PanicContext(|| {
+                    format!("{engine}, {threads} threads, {capacity} bytes, {seed}")
+                });
                 let mut run = Run::new(engine, threads, Some(capacity), seed ^ number);
                 run.work();
                 if threads == 0 {
@@ -359,7 +360,7 @@ fn a_store_that_has_filled_its_drive_can_be_emptied_and_filled_again() {
     for engine in engines_on_disks() {
         for threads in [0, 2] {
             for (emptied, is_killed) in cases {
-                let _context = Context(|| format!("{engine}, {threads} threads, {emptied:?}"));
+                let _context = PanicContext(|| format!("{engine}, {threads} threads, {emptied:?}"));
                 let options = small_options()
                     .engine(engine)
                     .background_threads(threads)
@@ -382,7 +383,7 @@ fn a_store_at_rest_has_given_back_what_was_deleted() {
     const RECORDS: u64 = 5000;
     for engine in engines_on_disks() {
         for emptied in [Emptied::Keys, Emptied::Batches, Emptied::Range] {
-            let _context = Context(|| format!("{engine}, {emptied:?}"));
+            let _context = PanicContext(|| format!("{engine}, {emptied:?}"));
             let options = small_options()
                 .engine(engine)
                 .tuning(small_tuning().memtable_budget_bytes(4 << 20))
@@ -412,7 +413,7 @@ fn a_store_at_rest_has_given_back_what_was_deleted() {
 fn puts_that_are_refused_do_not_wear_the_drive_out() {
     for engine in engines_on_disks() {
         for threads in [0, 2] {
-            let _context = Context(|| format!("{engine}, {threads} threads"));
+            let _context = PanicContext(|| format!("{engine}, {threads} threads"));
             let options = small_options()
                 .engine(engine)
                 .background_threads(threads)

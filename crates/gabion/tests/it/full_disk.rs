@@ -8,8 +8,8 @@ use gabion::{Durability, Engine, Error, Options, Result};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Operation, Random, Subject, Twin, assert_sound, assert_twin, base_seed,
-    bytes_of, engines_on_disks, small_options,
+    KEYSPACES, Operation, PanicContext, SeededRng, Subject, Twin, assert_sound, assert_twin,
+    base_seed, bytes_of, engines_on_disks, small_options,
 };
 
 /// How a store came to its end before it is opened on a full disk.
@@ -34,7 +34,7 @@ fn options_of(engine: Engine, threads: usize) -> Options {
         .background_threads(threads)
 }
 
-fn operation(random: &mut Random) -> Operation {
+fn operation(random: &mut SeededRng) -> Operation {
     let key = format!("{:05}", random.below(150)).into_bytes();
     let value = bytes_of(random.word(), 20 + random.index(200));
     let keyspace = random.index(KEYSPACES.len());
@@ -45,7 +45,7 @@ fn operation(random: &mut Random) -> Operation {
 fn left_by(end: End, options: &Options, seed: u64) -> (SimDisk, Twin) {
     let sim = SimDisk::recording();
     let subject = Subject::open(&Disk::simulated(&sim), options).unwrap();
-    let (mut twin, mut random) = (Twin::new(KEYSPACES.len()), Random::new(seed));
+    let (mut twin, mut random) = (Twin::new(KEYSPACES.len()), SeededRng::new(seed));
     for number in 0..60 + random.index(60) {
         let operation = operation(&mut random);
         subject
@@ -90,7 +90,7 @@ fn assert_told(what: &str, error: &Error) {
 }
 
 /// Tries a bit of everything; returns how many of the calls found no space.
-fn change_all(subject: &Subject, twin: &mut Twin, random: &mut Random) -> u64 {
+fn change_all(subject: &Subject, twin: &mut Twin, random: &mut SeededRng) -> u64 {
     let mut refused = 0;
     let mut went_well = |what: &str, result: Result<()>| {
         let is_ok = result.is_ok();
@@ -134,9 +134,10 @@ fn a_store_opens_on_a_full_disk_and_takes_changes_once_there_is_space() {
                 let seed = base_seed() + number;
                 let (left, before) = left_by(end, &options, seed);
                 for free in (0..9_000).step_by(499).chain([20_000, 60_000]) {
-                    let _context =
-                        Context(|| format!("{engine}, {end:?}, {threads} threads, {free} free"));
-                    let (mut twin, mut random) = (before.clone(), Random::new(seed ^ free));
+                    let _context = PanicContext(|| {
+                        format!("{engine}, {end:?}, {threads} threads, {free} free")
+                    });
+                    let (mut twin, mut random) = (before.clone(), SeededRng::new(seed ^ free));
                     let sim = copy_of(&left);
                     fill(&sim, free);
                     let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
@@ -173,12 +174,12 @@ fn a_store_opens_on_a_full_disk_and_takes_changes_once_there_is_space() {
 fn a_checkpoint_goes_to_another_disk_when_this_one_is_full() {
     for engine in engines_on_disks() {
         for threads in [0, 2] {
-            let _context = Context(|| format!("{engine}, {threads} threads"));
+            let _context = PanicContext(|| format!("{engine}, {threads} threads"));
             let options = options_of(engine, threads);
             let (left, mut twin) = left_by(End::Closed, &options, base_seed());
             let sim = copy_of(&left);
             let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
-            let mut random = Random::new(base_seed());
+            let mut random = SeededRng::new(base_seed());
             // A delete of a key that is not there takes FlexDB no room to flush.
             let put = Operation::new(0, b"new".to_vec(), Some(bytes_of(random.word(), 100)));
             subject.write(std::slice::from_ref(&put), None).unwrap();
@@ -210,7 +211,7 @@ fn a_checkpoint_of_an_unsettled_store_is_whole_or_nothing() {
             let options = options_of(engine, 0);
             let (left, twin) = left_by(end, &options, base_seed() + number);
             for free in (0..1_200).step_by(37) {
-                let _context = Context(|| format!("{engine}, {end:?}, {free} free"));
+                let _context = PanicContext(|| format!("{engine}, {end:?}, {free} free"));
                 let sim = copy_of(&left);
                 fill(&sim, free);
                 let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
@@ -246,7 +247,7 @@ fn a_store_on_a_full_disk_outlasts_a_lack_of_descriptors() {
         for (number, end) in (0..).zip(ENDS) {
             for open_more in 0..6 {
                 let options = options_of(engine, 0);
-                let _context = Context(|| format!("{engine}, {end:?}, {open_more} files"));
+                let _context = PanicContext(|| format!("{engine}, {end:?}, {open_more} files"));
                 let (left, mut twin) = left_by(end, &options, base_seed() + number);
                 let sim = copy_of(&left);
                 fill(&sim, 0);
@@ -281,7 +282,7 @@ fn a_store_that_was_only_read_on_a_full_disk_closes_and_is_as_it_was() {
         for (number, end) in (0..).zip(ENDS) {
             for threads in [0, 2] {
                 let options = options_of(engine, threads);
-                let _context = Context(|| format!("{engine}, {end:?}, {threads} threads"));
+                let _context = PanicContext(|| format!("{engine}, {end:?}, {threads} threads"));
                 let (left, twin) = left_by(end, &options, base_seed() + number);
                 let sim = copy_of(&left);
                 fill(&sim, 0);
@@ -326,7 +327,7 @@ fn a_crash_around_an_opening_on_a_full_disk_loses_nothing() {
                 let sim = copy_of(&left);
                 fill(&sim, free);
                 let mut history = vec![(0, before.clone())];
-                let mut random = Random::new(seed ^ free);
+                let mut random = SeededRng::new(seed ^ free);
                 let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
                 for round in 0..30 {
                     if round == 4 {
@@ -346,7 +347,7 @@ fn a_crash_around_an_opening_on_a_full_disk_loses_nothing() {
                     let style = Tear::ALL[random.index(Tear::ALL.len())];
                     let cut = sim.power_cut(op, random.word(), style);
                     for (image, what) in [(cut, Some(style)), (sim.process_kill(op), None)] {
-                        let _context = Context(|| {
+                        let _context = PanicContext(|| {
                             let last = sim.describe(op).unwrap_or_default();
                             format!("{engine}, {end:?}, {free} free, {what:?} after {op} ({last})")
                         });
@@ -397,7 +398,7 @@ fn an_opening_that_finds_no_space_at_any_operation_can_be_read() {
             });
             for fault in faults {
                 let last = sound.describe(fault.at).unwrap_or_default();
-                let _context = Context(|| format!("{engine}, {end:?}, {fault:?} ({last})"));
+                let _context = PanicContext(|| format!("{engine}, {end:?}, {fault:?} ({last})"));
                 let sim = copy_of(&left);
                 sim.inject(fault);
                 match Subject::open(&Disk::simulated(&sim), &options) {

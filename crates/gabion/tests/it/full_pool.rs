@@ -6,11 +6,11 @@ use std::ops::Bound;
 use gabion::{Db, Engine, WriteBatch};
 
 use crate::mapped::{directory, on_each_engine, options_of};
-use crate::support::{Context, Place, Random, base_seed, bytes_of, mapped};
+use crate::support::{PanicContext, Place, SeededRng, base_seed, bytes_of, mapped};
 
 /// Puts values of ever smaller sizes until not even the smallest one finds space, and returns the
 /// bytes that were put.
-fn fill(db: &Db, random: &mut Random) -> u64 {
+fn fill(db: &Db, random: &mut SeededRng) -> u64 {
     let mut bytes = 0;
     for (round, size) in [60_000, 5_000, 300, 10].into_iter().enumerate() {
         for number in 0.. {
@@ -36,8 +36,8 @@ fn a_full_store_is_emptied_and_filled_again() {
 
 fn empty_and_fill(engine: Engine) {
     for threads in [0, 1] {
-        let _context = Context(|| format!("{threads} threads, seed {}", base_seed()));
-        let mut random = Random::new(base_seed() ^ 0x0f11);
+        let _context = PanicContext(|| format!("{threads} threads, seed {}", base_seed()));
+        let mut random = SeededRng::new(base_seed() ^ 0x0f11);
         let place = Place::of(engine);
         let options = || {
             mapped(options_of(engine), |own| own.pool_bytes(64 << 20)).background_threads(threads)
@@ -96,8 +96,8 @@ fn a_full_store_takes_batches_of_deletes_and_deletes_of_ranges() {
 
 fn delete_together(engine: Engine) {
     for threads in [0, 1] {
-        let _context = Context(|| format!("{threads} threads, seed {}", base_seed()));
-        let mut random = Random::new(base_seed() ^ 0xde1e);
+        let _context = PanicContext(|| format!("{threads} threads, seed {}", base_seed()));
+        let mut random = SeededRng::new(base_seed() ^ 0xde1e);
         let place = Place::of(engine);
         let options = mapped(options_of(engine), |own| own.pool_bytes(64 << 20));
         let options = options.background_threads(threads);

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use gabion::{Db, Error, Options};
-use gabion_media::{Disk, Hold, SimDisk};
+use gabion_media::{CreationHold, Disk, SimDisk};
 
 use crate::support::{
-    Context, KEYSPACES, Step, Subject, Twin, Workload, assert_twin, base_seed, bytes_of, read_all,
-    setting, small_options, small_tuning, tuned,
+    KEYSPACES, PanicContext, Step, Subject, Twin, Workload, assert_twin, base_seed, bytes_of,
+    read_all, setting, small_options, small_tuning, tuned,
 };
 
 /// Suffix of the names of tables.
@@ -55,7 +55,7 @@ fn write_all(subject: &Subject, workload: &Workload) -> Twin {
 /// still; returns whether there were so many tables.
 fn hold_one(seed: u64, skipped: u64) -> bool {
     let options = options_of(seed);
-    let _context = Context(|| format!("seed {seed}, table {skipped} is held up, {options:?}"));
+    let _context = PanicContext(|| format!("seed {seed}, table {skipped} is held up, {options:?}"));
     let workload = Workload::new(seed, 400);
     let sim = SimDisk::new();
     let hold = sim.hold_create(TABLE, skipped);
@@ -103,7 +103,7 @@ fn roomy() -> Options {
 
 /// A store whose only background thread stands before its first table, the hold, and how much was
 /// written.
-fn flush_held_up() -> (Subject, Hold, SimDisk, u64) {
+fn flush_held_up() -> (Subject, CreationHold, SimDisk, u64) {
     let sim = SimDisk::new();
     let hold = sim.hold_create(TABLE, 0);
     let subject = Subject::open(&Disk::simulated(&sim), &roomy()).unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gabion::{Db, Engine, Error, Ingest, Keyspace, Options};
 use gabion_media::{Disk, SimDisk};
 
-use crate::support::{Random, base_seed, bytes_of, setting, small_options, small_tuning};
+use crate::support::{SeededRng, base_seed, bytes_of, setting, small_options, small_tuning};
 
 fn open(sim: &SimDisk, options: &Options) -> Db {
     Db::open_on(Disk::simulated(sim), options.clone()).expect("the store opens")
@@ -538,7 +538,7 @@ fn ingests_beside_writers_and_readers_are_in_one_order_with_them() {
 
 /// Puts and reads of one writer's keys; returns how many puts.
 fn write_until(over: &AtomicBool, keyspace: &Keyspace, writer: u64, ended: &AtomicU64) -> u64 {
-    let mut random = Random::new(base_seed() + writer);
+    let mut random = SeededRng::new(base_seed() + writer);
     let mut number = 0;
     // ORDER: Relaxed; a hint to stop.
     while !over.load(Ordering::Relaxed) {

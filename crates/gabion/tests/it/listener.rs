@@ -11,7 +11,7 @@ use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{Context, Subject, engines_on_disks, small_options};
+use crate::support::{PanicContext, Subject, engines_on_disks, small_options};
 
 /// Writers at a time.
 const WRITERS: usize = 5;
@@ -54,7 +54,7 @@ impl Subscriber for Panics {
 #[test]
 fn writers_come_back_when_a_listener_panics() {
     for engine in engines_on_disks() {
-        let _context = Context(|| format!("{engine}"));
+        let _context = PanicContext(|| format!("{engine}"));
         let options = small_options()
             .engine(engine)
             .durability(Durability::Sync)

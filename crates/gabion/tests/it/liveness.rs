@@ -17,7 +17,7 @@ use gabion::{Db, Durability, Engine, Error, Keyspace, Options, Result, Tuning, W
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Place, Random, Ticker, base_seed, bytes_of, drawn_options, setting, tuned,
+    PanicContext, Place, SeededRng, Ticker, base_seed, bytes_of, drawn_options, setting, tuned,
 };
 
 /// Longer than any machine takes for one thing, by far.
@@ -27,7 +27,7 @@ const A_HANG: Duration = Duration::from_secs(300);
 const KEYS: u64 = 400;
 
 /// What a worker does again and again.
-type Work = fn(&Db, &mut Random) -> Result<()>;
+type Work = fn(&Db, &mut SeededRng) -> Result<()>;
 
 /// A kind of work, and how often it is done.
 struct Worker {
@@ -62,7 +62,7 @@ impl Worker {
     /// Does the work so often as it must, or, with `for_ever`, until the store is closed.
     fn run(&self, db: &Db, seed: u64, for_ever: bool) {
         let _ends = Ends(self);
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         while for_ever || self.done() < self.times {
             match (self.work)(db, &mut random) {
                 Ok(()) => {}
@@ -91,14 +91,14 @@ fn key(number: u64) -> String {
 }
 
 /// The keyspace that is dropped and made again all the time, or the one that always is there.
-fn some_keyspace(db: &Db, random: &mut Random) -> Result<Keyspace> {
+fn some_keyspace(db: &Db, random: &mut SeededRng) -> Result<Keyspace> {
     match random.below(4) {
         0 => db.keyspace("passing"),
         _ => Ok(db.default_keyspace().clone()),
     }
 }
 
-fn put(db: &Db, random: &mut Random) -> Result<()> {
+fn put(db: &Db, random: &mut SeededRng) -> Result<()> {
     let keyspace = some_keyspace(db, random)?;
     let value = bytes_of(random.below(1 << 20), 50 + random.index(300));
     let key = key(random.below(KEYS));
@@ -109,7 +109,7 @@ fn put(db: &Db, random: &mut Random) -> Result<()> {
     }
 }
 
-fn write_batch(db: &Db, random: &mut Random) -> Result<()> {
+fn write_batch(db: &Db, random: &mut SeededRng) -> Result<()> {
     let keyspace = some_keyspace(db, random)?;
     let can = db.engine().capabilities();
     let mut batch = WriteBatch::new();
@@ -123,14 +123,14 @@ fn write_batch(db: &Db, random: &mut Random) -> Result<()> {
     db.write(&batch)
 }
 
-fn ingest(db: &Db, random: &mut Random) -> Result<()> {
+fn ingest(db: &Db, random: &mut SeededRng) -> Result<()> {
     let keyspace = some_keyspace(db, random)?;
     let step = 1 + random.below(4);
     let pairs = (0..KEYS / step).map(|number| (key(number * step), [8; 150]));
     keyspace.ingest(pairs).map(drop)
 }
 
-fn compact(db: &Db, random: &mut Random) -> Result<()> {
+fn compact(db: &Db, random: &mut SeededRng) -> Result<()> {
     match db.engine().capabilities().ordered {
         true => {
             let from = random.below(KEYS);
@@ -140,16 +140,16 @@ fn compact(db: &Db, random: &mut Random) -> Result<()> {
     }
 }
 
-fn checkpoint(db: &Db, _: &mut Random) -> Result<()> {
+fn checkpoint(db: &Db, _: &mut SeededRng) -> Result<()> {
     db.checkpoint_on(&Disk::simulated(&SimDisk::new()))
 }
 
-fn drop_keyspace(db: &Db, _: &mut Random) -> Result<()> {
+fn drop_keyspace(db: &Db, _: &mut SeededRng) -> Result<()> {
     db.keyspace("passing")?.put("key", "value")?;
     db.drop_keyspace("passing")
 }
 
-fn read_snapshot(db: &Db, random: &mut Random) -> Result<()> {
+fn read_snapshot(db: &Db, random: &mut SeededRng) -> Result<()> {
     let snapshot = db.snapshot();
     let keyspace = db.default_keyspace();
     let from = random.below(KEYS);
@@ -163,7 +163,7 @@ fn read_snapshot(db: &Db, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-fn scan(db: &Db, random: &mut Random) -> Result<()> {
+fn scan(db: &Db, random: &mut SeededRng) -> Result<()> {
     let pairs = db.default_keyspace().pairs();
     let most = 1 + random.index(1_000);
     let pairs = pairs.take(most).collect::<Result<Vec<_>>>()?;
@@ -171,12 +171,12 @@ fn scan(db: &Db, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-fn get(db: &Db, random: &mut Random) -> Result<()> {
+fn get(db: &Db, random: &mut SeededRng) -> Result<()> {
     some_keyspace(db, random)?.get(key(random.below(KEYS)))?;
     Ok(())
 }
 
-fn stats(db: &Db, _: &mut Random) -> Result<()> {
+fn stats(db: &Db, _: &mut SeededRng) -> Result<()> {
     assert!(db.stats().writes < u64::MAX);
     // Statistics are there of a closed store, too; this is not.
     db.persist(Durability::Buffered)
@@ -293,7 +293,7 @@ fn live_under_drawn_options(engine: Engine, sets: u64) {
         let bucket_bytes = options.tuning.bucket_bytes.max(16 << 10);
         let options = tuned(options, |own| own.bucket_bytes(bucket_bytes));
         let name = format!("{engine}, seed {seed}: {options:?}");
-        let _context = Context(|| name.clone());
+        let _context = PanicContext(|| name.clone());
         live(&options, seed, &name);
     }
 }
@@ -313,7 +313,7 @@ fn live_at_a_rate(engine: Engine) {
             )
             .log_bytes_max(1 << 20);
         let name = format!("{engine}, {threads} threads");
-        let _context = Context(|| name.clone());
+        let _context = PanicContext(|| name.clone());
         live(&options, base_seed(), &name);
     }
 }

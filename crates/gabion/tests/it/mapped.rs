@@ -10,7 +10,7 @@ use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Place, Random, base_seed, bytes_of, copy_with_holes, mapped, small_mapped,
+    PanicContext, Place, SeededRng, base_seed, bytes_of, copy_with_holes, mapped, small_mapped,
     small_options,
 };
 
@@ -24,7 +24,7 @@ pub(crate) fn options_of(engine: Engine) -> Options {
 pub(crate) fn on_each_engine(test: impl Fn(Engine)) {
     let all = Engine::ALL.iter().copied();
     for engine in all.filter(|engine| engine.capabilities().mapped) {
-        let _context = Context(|| format!("engine {engine}"));
+        let _context = PanicContext(|| format!("engine {engine}"));
         test(engine);
     }
 }
@@ -383,7 +383,7 @@ fn a_full_store_refuses_writes_and_goes_on() {
 fn be_full(engine: Engine) {
     let options = || options_of(engine);
     for threads in [0, 2] {
-        let _context = Context(|| format!("{threads} threads"));
+        let _context = PanicContext(|| format!("{threads} threads"));
         let place = Place::of(engine);
         let db = options()
             .background_threads(threads)
@@ -547,7 +547,7 @@ fn damage_bytes(engine: Engine) {
     let options = || options_of(engine);
     let place = Place::of(engine);
     let db = options().open(directory(&place)).unwrap();
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     for number in 0..400_u64 {
         let len = random.index(200);
         db.put(format!("{number}"), bytes_of(number, len)).unwrap();
@@ -565,7 +565,7 @@ fn damage_bytes(engine: Engine) {
     let (mut refused, mut unharmed) = (0, 0);
     for _ in 0..60 {
         let at = used[random.index(used.len())];
-        let _context = Context(|| format!("a wrong byte at {at}"));
+        let _context = PanicContext(|| format!("a wrong byte at {at}"));
         let damaged = place.kill();
         let bit = 1 << random.below(8);
         change_byte(&directory(&damaged).join("store.pool"), at, |byte| {

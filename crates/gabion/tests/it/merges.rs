@@ -7,7 +7,7 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::expiry::{Machine, run};
 use crate::support::{
-    Context, Random, base_seed, bytes_of, engines_on_disks, setting, small_options,
+    PanicContext, SeededRng, base_seed, bytes_of, engines_on_disks, setting, small_options,
 };
 
 #[test]
@@ -16,7 +16,7 @@ fn readers_find_what_was_merged_one_by_one() {
         let mut merges = 0;
         for number in 0..setting("GABION_MERGE_CASES", 15) {
             let seed = base_seed() ^ (0x3e_0000 + number);
-            let _context = Context(|| format!("{engine}, seed {seed}"));
+            let _context = PanicContext(|| format!("{engine}, seed {seed}"));
             let options = small_options().engine(engine);
             merges += run(Machine::new(options, false, seed), 400).merges;
         }
@@ -44,7 +44,7 @@ fn what_was_merged_survives_a_replay_by_threads() {
             options.tuning.memtable_budget_bytes = Some(64 << 20);
             options
         };
-        let (keys, mut random) = (50, Random::new(base_seed()));
+        let (keys, mut random) = (50, SeededRng::new(base_seed()));
         let mut twin = vec![None; keys];
         let db = Db::open_on(Disk::simulated(&sim), options(0)).unwrap();
         let keyspace = db.keyspace_with("counters", &counters()).unwrap();
@@ -94,7 +94,7 @@ fn a_repair_of_what_a_kill_leaves_has_what_an_opening_finds() {
     for engine in engines_on_disks() {
         let sim = SimDisk::recording();
         let options = small_options().engine(engine);
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         let keyspace = db.keyspace_with("counters", &counters()).unwrap();
         for _ in 0..700 {
@@ -114,7 +114,7 @@ fn a_repair_of_what_a_kill_leaves_has_what_an_opening_finds() {
         };
         let stride = usize::try_from(sim.ops() / 80 + 1).unwrap();
         for op in (0..=sim.ops()).rev().step_by(stride) {
-            let _context = Context(|| format!("{engine}, killed after operation {op}"));
+            let _context = PanicContext(|| format!("{engine}, killed after operation {op}"));
             let killed = sim.process_kill(op);
             let target = SimDisk::new();
             let from = Disk::simulated(&killed);
@@ -146,7 +146,7 @@ fn merges_of_many_threads_add_up() {
                 for thread in 0..threads {
                     let (db, keyspace) = (&db, &keyspace);
                     scope.spawn(move || {
-                        let mut random = Random::new(thread);
+                        let mut random = SeededRng::new(thread);
                         for at in 0..each {
                             let key = [random.below(3).to_le_bytes()[0]];
                             let one = 1i64.to_le_bytes();
@@ -328,7 +328,7 @@ fn what_was_merged_survives_a_repair_and_a_checkpoint() {
         options.tuning.memtable_budget_bytes = Some(1 << 20);
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         let keyspace = db.keyspace_with("counters", &counters()).unwrap();
-        let (mut random, mut twin) = (Random::new(base_seed()), [0; 20]);
+        let (mut random, mut twin) = (SeededRng::new(base_seed()), [0; 20]);
         for round in 0..600 {
             let key = random.index(twin.len());
             let by = random.below(100).cast_signed();

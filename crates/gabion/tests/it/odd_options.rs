@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gabion::{Durability, Engine, Error, Options, Result};
 
-use crate::support::{Context, Place, mapped, small_mapped, small_options, tuned};
+use crate::support::{PanicContext, Place, mapped, small_mapped, small_options, tuned};
 
 /// An option of which a number is the value.
 type Setter = fn(Options, u64) -> Options;
@@ -114,7 +114,7 @@ fn each_number_is_refused_with_a_sentence_or_works() {
         let mut refused = 0;
         for (name, set) in NUMBERS {
             for number in [0, 1, 2, 1 << 32, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
-                let _context = Context(|| format!("{engine}, {name} {number}"));
+                let _context = PanicContext(|| format!("{engine}, {name} {number}"));
                 // A limit of a byte per second is kept, and whoever waits for a flush waits.
                 let is_a_crawl = name == "background_bytes_per_second_max" && number < 1 << 20;
                 let threads = if is_a_crawl { 0 } else { 2 };

@@ -8,7 +8,7 @@ use gabion::{Db, Durability, Engine, Error, Options, Result, WriteBatch};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Context, Step, Subject, Twin, Workload, assert_sound, assert_twin, base_seed, bytes_of,
+    PanicContext, Step, Subject, Twin, Workload, assert_sound, assert_twin, base_seed, bytes_of,
     engines_on_disks, keyspace, mapped, option_sets, small_options,
 };
 
@@ -98,7 +98,7 @@ fn refuses_changes(db: &Db) {
 fn what_was_closed_or_killed_reads_the_same_and_is_not_touched() {
     for engine in engines_on_disks() {
         for (number, options) in option_sets(engine).into_iter().enumerate() {
-            let _context = Context(|| format!("{engine}, option set {number}"));
+            let _context = PanicContext(|| format!("{engine}, option set {number}"));
             // Threads may write while it is copied, so the copy is one of an earlier moment.
             let sim = SimDisk::recording();
             let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
@@ -189,7 +189,7 @@ fn a_directory_is_read_and_not_changed() {
 fn a_mapped_store_is_looked_at() {
     for engine in [Engine::Scmkv, Engine::Sptree] {
         for checkpoints in [false, true] {
-            let _context = Context(|| format!("{engine}, checkpoints {checkpoints}"));
+            let _context = PanicContext(|| format!("{engine}, checkpoints {checkpoints}"));
             let dir = tempfile::tempdir().unwrap();
             let options = mapped(small_options(), |own| own.checkpoints(checkpoints));
             let options = options.engine(engine);

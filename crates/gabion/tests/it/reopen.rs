@@ -7,8 +7,9 @@ use gabion_media::pmem::Pool;
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, KEYSPACES, Operation, Place, Random, Step, Subject, Twin, Workload, assert_twin,
-    base_seed, copy_with_holes, engines_on_disks, log_number, small_options, small_tuning,
+    KEYSPACES, Operation, PanicContext, Place, SeededRng, Step, Subject, Twin, Workload,
+    assert_twin, base_seed, copy_with_holes, engines_on_disks, log_number, small_options,
+    small_tuning,
 };
 
 /// Applies the writes of a workload, calling `between` after each.
@@ -47,7 +48,7 @@ fn end_after_any_write(engine: Engine) {
             let Step::Write { operations, .. } = step else {
                 continue;
             };
-            let _context = Context(|| format!("seed {seed}, step {number}"));
+            let _context = PanicContext(|| format!("seed {seed}, step {number}"));
             subject.write(operations, None).unwrap();
             operations
                 .iter()
@@ -105,7 +106,7 @@ fn open_with_other_options(engine: Engine) {
     let disk = place.disk();
     let mut twin = Twin::new(KEYSPACES.len());
     for (number, options) in crate::support::option_sets(engine).into_iter().enumerate() {
-        let _context = Context(|| format!("option set {number}, {engine}"));
+        let _context = PanicContext(|| format!("option set {number}, {engine}"));
         let subject = Subject::open(&disk, &options).unwrap();
         assert_twin(&subject.db, &twin);
         let workload = Workload::new(base_seed() + number as u64, 60).within(engine);
@@ -410,7 +411,7 @@ fn open_again_and_again(engine: Engine) {
         let mut sim = sim.process_kill(sim.ops());
         let mut sizes = Vec::new();
         for round in 0..8 {
-            let _context = Context(|| format!("seed {seed}, round {round}"));
+            let _context = PanicContext(|| format!("seed {seed}, round {round}"));
             let db = Db::open_on(Disk::simulated(&sim), small_options().engine(engine)).unwrap();
             db.wait_idle().unwrap();
             assert_twin(&db, &twin);
@@ -444,7 +445,7 @@ fn sequence_numbers_never_go_back() {
 }
 
 fn count_on(engine: Engine) {
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let mut sim = SimDisk::recording();
     let mut last = 0;
     let mut segments = 0;

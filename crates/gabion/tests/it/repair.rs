@@ -10,7 +10,7 @@ use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::damage::{Specimen, problems};
 use crate::support::{
-    Context, Random, assert_sound, base_seed, bytes_of, engines_on_disks, setting,
+    PanicContext, SeededRng, assert_sound, base_seed, bytes_of, engines_on_disks, setting,
 };
 
 /// Repairs a disk and reads all of the new store. Returns how many pairs are as they were.
@@ -74,7 +74,7 @@ fn a_wrong_byte_of_wipdb_costs_a_block() {
     let all = pairs_of(&specimen);
     for (name, at, outcome) in &repairs {
         let same = outcome.unwrap_or(0);
-        let _context = Context(|| format!("byte {at} of {name}: {same} of {all}"));
+        let _context = PanicContext(|| format!("byte {at} of {name}: {same} of {all}"));
         let kind = name.split('.').next_back().unwrap();
         // Of a log, all behind the damage; of a table, a block, or all of it if the index is lost.
         let least = match kind {
@@ -122,11 +122,11 @@ fn a_wrong_byte_of_flexdb_costs_a_block_and_what_is_lost_is_told() {
     let pair_bytes = |(key, value): (&Vec<u8>, &Vec<u8>)| key.len() + value.len() + 4;
     let longest = pairs.values().flatten().map(pair_bytes).max().unwrap();
     let stride = usize::try_from(setting("GABION_REPAIR_STRIDE", 101)).unwrap();
-    let (mut random, mut repairs, mut losses) = (Random::new(base_seed()), 0, 0);
+    let (mut random, mut repairs, mut losses) = (SeededRng::new(base_seed()), 0, 0);
     for name in sim.names() {
         let sound = sim.raw(&name).unwrap();
         for at in (0..sound.len()).step_by(stride) {
-            let _context = Context(|| format!("byte {at} of {name}"));
+            let _context = PanicContext(|| format!("byte {at} of {name}"));
             let damaged = sim.process_kill(sim.ops());
             let mut bytes = sound.clone();
             // A bit, a byte, or all of half a block.
@@ -258,7 +258,7 @@ fn neither_a_check_nor_a_repair_writes_to_the_store() {
             let content = specimen.files.keys().filter(|name| *name != "LOCK");
             let names: Vec<Option<&String>> = content.map(Some).chain([None]).collect();
             for damaged in names {
-                let _context = Context(|| format!("{engine}: {damaged:?} is damaged"));
+                let _context = PanicContext(|| format!("{engine}: {damaged:?} is damaged"));
                 let dir = tempfile::tempdir().unwrap();
                 let store = dir.path().join("store");
                 std::fs::create_dir(&store).unwrap();
@@ -378,11 +378,11 @@ type Repair = (String, usize, Option<usize>);
 fn flip_bytes(engine: Engine, stride: u64) -> (Specimen, Vec<Repair>) {
     let specimen = Specimen::new(engine, true);
     let stride = usize::try_from(setting("GABION_REPAIR_STRIDE", stride)).unwrap();
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let mut repairs = Vec::new();
     for (name, bytes) in &specimen.files {
         for at in (0..bytes.len()).step_by(stride) {
-            let _context = Context(|| format!("byte {at} of {name}"));
+            let _context = PanicContext(|| format!("byte {at} of {name}"));
             let mut bytes = bytes.clone();
             bytes[at] ^= [1 << random.below(8), 0xff][random.index(2)];
             let sim = specimen.with(&[(name, Some(&bytes))]);
@@ -406,7 +406,7 @@ fn a_missing_file_costs_what_was_in_it() {
     for engine in engines_on_disks() {
         let specimen = Specimen::new(engine, true);
         for name in specimen.files.keys() {
-            let _context = Context(|| format!("{name} is missing"));
+            let _context = PanicContext(|| format!("{name} is missing"));
             match repaired(&specimen, &specimen.with(&[(name, None)])) {
                 Ok((report, _)) => {
                     let told = |problem: &gabion::Problem| problem.file.ends_with(name);
@@ -429,7 +429,7 @@ fn reads_that_fail_cost_no_more_than_what_they_read() {
         let specimen = Specimen::new(engine, true);
         let (mut saved, mut refused) = (0, 0);
         for read in 0.. {
-            let _context = Context(|| format!("{engine}: read {read} fails"));
+            let _context = PanicContext(|| format!("{engine}: read {read} fails"));
             let sim = specimen.with(&[]);
             sim.inject(Fault::once(read, FaultKind::ReadEio));
             let outcome = repaired(&specimen, &sim);
@@ -461,7 +461,7 @@ fn a_full_new_disk_is_an_error_and_no_loss() {
         let operations = target.ops();
         let mut refused = 0;
         for op in (0..operations).step_by(3) {
-            let _context = Context(|| format!("{engine}: no space from operation {op} on"));
+            let _context = PanicContext(|| format!("{engine}: no space from operation {op} on"));
             let target = SimDisk::new();
             target.inject(Fault::forever(op, FaultKind::NoSpace));
             match repair(&target) {
@@ -593,7 +593,7 @@ fn a_log_or_a_space_of_a_newer_format_is_not_repaired() {
                 [_, _, "log"] => ("the log of a space", 40),
                 _ => continue,
             };
-            let _context = Context(|| format!("{engine}: {name}"));
+            let _context = PanicContext(|| format!("{engine}: {name}"));
             let mut newer = bytes.clone();
             if newer.iter().all(|byte| *byte == 0) {
                 continue;
@@ -667,7 +667,7 @@ fn a_repair_tells_of_a_newest_edit_that_is_not_valid() {
         .find(|(name, _)| name.starts_with("manifest-"))
         .unwrap();
     for lost in (17..60).chain([100, 120]) {
-        let _context = Context(|| format!("{lost} bytes"));
+        let _context = PanicContext(|| format!("{lost} bytes"));
         let mut bytes = bytes.clone();
         let kept = bytes.len() - lost;
         bytes[kept..].fill(0);

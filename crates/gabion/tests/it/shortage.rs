@@ -13,8 +13,8 @@ use gabion::{Durability, Engine, Error, Options, Result};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Change, Context, KEYSPACES, Operation, Random, Subject, Twin, assert_sound, assert_twin,
-    base_seed, bytes_of, engines_on_disks, small_options,
+    Change, KEYSPACES, Operation, PanicContext, SeededRng, Subject, Twin, assert_sound,
+    assert_twin, base_seed, bytes_of, engines_on_disks, small_options,
 };
 
 /// What there is too little of.
@@ -65,7 +65,7 @@ struct Run<'r> {
     /// Keyspaces beside those of the subject that are there.
     extras: Vec<String>,
     refused: u64,
-    random: Random,
+    random: SeededRng,
 }
 
 impl<'r> Run<'r> {
@@ -73,7 +73,7 @@ impl<'r> Run<'r> {
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), options).unwrap();
         let history = vec![(sim.ops(), Twin::new(KEYSPACES.len()))];
-        let random = Random::new(seed);
+        let random = SeededRng::new(seed);
         Run {
             shortage,
             options,
@@ -218,7 +218,8 @@ impl<'r> Run<'r> {
             let style = Tear::ALL[number % Tear::ALL.len()];
             let (cut, killed) = (self.sim.power_cut(op, op, style), self.sim.process_kill(op));
             for (image, what) in [(cut, Some(style)), (killed, None)] {
-                let _context = Context(|| format!("{:?}, crash at {op}: {what:?}", self.shortage));
+                let _context =
+                    PanicContext(|| format!("{:?}, crash at {op}: {what:?}", self.shortage));
                 Shortage::end(&image);
                 let subject = Subject::open(&Disk::simulated(&image), self.options).unwrap();
                 let found = assert_sound(&subject.db).unwrap();
@@ -240,7 +241,8 @@ fn run_short(shortages: &[Shortage]) {
         for (number, shortage) in (0..).zip(shortages) {
             for threads in [0, 2] {
                 let seed = base_seed() + number;
-                let _context = Context(|| format!("{engine}, {shortage:?}, {threads} threads"));
+                let _context =
+                    PanicContext(|| format!("{engine}, {shortage:?}, {threads} threads"));
                 let options = small_options()
                     .engine(engine)
                     .durability(Durability::Sync)

@@ -8,8 +8,8 @@ use gabion::{Clock, Db, Durability, Engine, Options};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Change, Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
-    option_sets, small_options, small_tuning, tuned,
+    Change, KEYSPACES, Operation, PanicContext, SeededRng, Subject, Twin, assert_twin, base_seed,
+    bytes_of, option_sets, small_options, small_tuning, tuned,
 };
 
 /// Bytes of the log's files.
@@ -22,7 +22,7 @@ fn log_file_bytes(sim: &SimDisk) -> u64 {
 }
 
 /// Puts random pairs into all keyspaces, and into a twin.
-fn put_some(subject: &Subject, twin: &mut Twin, random: &mut Random, count: usize) {
+fn put_some(subject: &Subject, twin: &mut Twin, random: &mut SeededRng, count: usize) {
     for _ in 0..count {
         let key = format!("{:05}", random.below(5_000)).into_bytes();
         let value = bytes_of(random.word(), random.index(120));
@@ -37,11 +37,11 @@ fn put_some(subject: &Subject, twin: &mut Twin, random: &mut Random, count: usiz
 #[test]
 fn the_log_of_an_idle_store_is_a_segment_or_less() {
     for (number, options) in option_sets(gabion::Engine::Wip).into_iter().enumerate() {
-        let _context = Context(|| format!("option set {number}: {options:?}"));
+        let _context = PanicContext(|| format!("option set {number}: {options:?}"));
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let segment = (options.log_bytes_max / 16).max(4 << 10);
         for round in 0..4 {
             put_some(&subject, &mut twin, &mut random, [300, 40, 1, 500][round]);
@@ -97,7 +97,7 @@ pub(crate) fn live_bytes(sim: &SimDisk, options: &Options) -> u64 {
 }
 
 /// Writes that make garbage in several ways, a batch at a time.
-fn make_garbage(random: &mut Random, phase: usize) -> WriteParts {
+fn make_garbage(random: &mut SeededRng, phase: usize) -> WriteParts {
     let keys = 3_000;
     (0..60)
         .map(|_| {
@@ -126,7 +126,7 @@ fn make_garbage(random: &mut Random, phase: usize) -> WriteParts {
 
 type WriteParts = Vec<(Vec<u8>, Option<usize>)>;
 
-fn write_parts(db: &Db, random: &mut Random, parts: WriteParts) {
+fn write_parts(db: &Db, random: &mut SeededRng, parts: WriteParts) {
     for (key, len) in parts {
         match len {
             Some(len) => db.put(key, bytes_of(random.word(), len)).unwrap(),
@@ -153,10 +153,10 @@ fn the_tables_never_pass_the_cap_whatever_is_overwritten() {
     ];
     for options in sets {
         let cap = options.space_amplification_max;
-        let _context = Context(|| format!("{options:?}"));
+        let _context = PanicContext(|| format!("{options:?}"));
         let sim = SimDisk::recording();
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let mut highest: f64 = 0.0;
         for phase in 0..7 {
             for batch in 0..100 {
@@ -193,7 +193,7 @@ fn garbage_that_a_snapshot_holds_stops_nobody_and_goes_with_the_snapshot() {
     let options = capped(1.5);
     let sim = SimDisk::recording();
     let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let mut overwrite = |batches: usize| {
         for _ in 0..batches {
             let parts = make_garbage(&mut random, 0);
@@ -220,7 +220,7 @@ fn the_cap_is_kept_while_others_flush_and_compact() {
     let options = capped(1.5).background_threads(2);
     let sim = SimDisk::recording();
     let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
-    let mut random = Random::new(base_seed());
+    let mut random = SeededRng::new(base_seed());
     let mut put_all = |check: &dyn Fn(u64)| {
         for number in 0..12_000 {
             let key = format!("key {:08}", number * 7 % 3_000);
@@ -253,7 +253,7 @@ fn small_neighbours_are_joined_and_grow_apart_again() {
         let sim = SimDisk::recording();
         let mut subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         let key = |number: u64| format!("{number:05}").into_bytes();
         for round in 0..3 {
             for _ in 0..3_000 {
@@ -385,7 +385,8 @@ fn a_power_cut_at_any_moment_of_a_join_loses_nothing() {
     for op in begin..=end {
         for style in [Tear::DropAll, Tear::KeepAll, Tear::Random512] {
             let image = sim.power_cut(op, base_seed() + op, style);
-            let _context = Context(|| format!("power cut after {op} of {begin}..{end}, {style:?}"));
+            let _context =
+                PanicContext(|| format!("power cut after {op} of {begin}..{end}, {style:?}"));
             let db = Db::open_on(Disk::simulated(&image), options.clone()).unwrap();
             assert_twin(&db, &twin);
             // What follows the recovery joins the rest.
@@ -490,7 +491,7 @@ fn space_file_bytes(sim: &SimDisk) -> u64 {
 }
 
 /// Overwrites and removes most of a FlexDB store, in all keyspaces.
-fn make_holes(subject: &Subject, twin: &mut Twin, random: &mut Random) {
+fn make_holes(subject: &Subject, twin: &mut Twin, random: &mut SeededRng) {
     for number in 0..6_000_u64 {
         let key = format!("{:05}", random.below(2_000)).into_bytes();
         let value = (number < 4_000 || random.one_in(3)).then(|| bytes_of(number, 120));
@@ -518,7 +519,7 @@ fn a_flexdb_at_rest_has_little_garbage_and_a_short_log() {
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());
-        make_holes(&subject, &mut twin, &mut Random::new(base_seed()));
+        make_holes(&subject, &mut twin, &mut SeededRng::new(base_seed()));
         subject.db.flush().unwrap();
         let full = space_file_bytes(&sim);
         if threads == 0 {

@@ -11,8 +11,8 @@ use gabion::{Db, Engine, Error, Options};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Step, Subject, Twin, Workload, assert_twin, base_seed, engines_on_disks,
-    small_options,
+    KEYSPACES, PanicContext, Step, Subject, Twin, Workload, assert_twin, base_seed,
+    engines_on_disks, small_options,
 };
 
 fn write(path: &Path, content: &str) {
@@ -41,7 +41,7 @@ fn each_image(sim: &SimDisk, from: u64, test: impl Fn(&SimDisk, u64)) {
     for op in from..=sim.ops() {
         let image = |what: &str, image: &SimDisk| {
             let done = sim.describe(op).unwrap_or_default();
-            let _context = Context(|| format!("{what} after operation {op} ({done})"));
+            let _context = PanicContext(|| format!("{what} after operation {op} ({done})"));
             test(image, op);
         };
         image("killed", &sim.process_kill(op));
@@ -86,7 +86,7 @@ fn a_store_whose_making_is_interrupted_is_made_by_the_next_opening() {
         let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
         db.close().unwrap();
         let empty = Twin::new(KEYSPACES.len());
-        let _context = Context(|| format!("making a store of {engine}"));
+        let _context = PanicContext(|| format!("making a store of {engine}"));
         each_image(&sim, 0, |image, _| {
             let is_there = assert_whole_or_refused(image, &options, &empty);
             let db = Db::open_on(copy(image), options.clone().error_if_exists(true));
@@ -122,7 +122,7 @@ fn a_copy_that_is_interrupted_is_no_store_and_is_made_again() {
         let repair = |target: &Disk| gabion::repair_disk(&source(), target).map(drop);
         let works: [(&str, &Work<'_>); 2] = [("checkpoint", &checkpoint), ("repair", &repair)];
         for (name, work) in works {
-            let _context = Context(|| format!("a {name} of {engine}"));
+            let _context = PanicContext(|| format!("a {name} of {engine}"));
             let sim = SimDisk::recording();
             work(&Disk::simulated(&sim)).unwrap();
             assert!(assert_whole_or_refused(&sim, &options, &twin));
@@ -153,7 +153,7 @@ fn a_store_whose_removal_is_interrupted_is_whole_or_refused() {
         let twin = some_store(&sim, &options);
         let before = sim.ops();
         gabion::destroy_disk(&Disk::simulated(&sim)).unwrap();
-        let _context = Context(|| format!("removing a store of {engine}"));
+        let _context = PanicContext(|| format!("removing a store of {engine}"));
         each_image(&sim, before, |image, _| {
             let is_there = !image.names().iter().all(|name| name == "LOCK");
             assert!(!assert_whole_or_refused(image, &options, &twin) || is_there);

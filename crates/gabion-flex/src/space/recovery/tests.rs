@@ -1,7 +1,7 @@
 //! Logs that say what is not so.
 
 use gabion_media::SimDisk;
-use gabion_media::seeded::{Random, setting};
+use gabion_media::seeded::{SeededRng, setting};
 
 use super::*;
 use crate::{FlexSpace, SpaceStats, check_disk};
@@ -28,31 +28,31 @@ fn filled() -> (SimDisk, SpaceStats) {
 }
 
 /// Writes the log of a space anew, all in one frame, with other records.
-fn rewrite(sim: &SimDisk, change: impl Fn(Record) -> Option<Record>) {
+fn rewrite(sim: &SimDisk, change: impl Fn(LogRecord) -> Option<LogRecord>) {
     let disk = Disk::simulated(sim);
     let (header, _) = TreeFile::read_header(&disk).unwrap();
     let log = disk.read_all(&log_name(header.version)).unwrap();
-    let frames = Frames::new(header.space, header.version);
+    let frames = FrameCodec::new(header.space, header.version);
     let mut offset = LOG_HEADER_BYTES;
     let mut found = Vec::new();
-    while let Parsed::Frame { payload, .. } = frames.parse(&log, offset) {
+    while let ParsedFrame::Frame { payload, .. } = frames.parse(&log, offset) {
         found.extend(RecordReader::new(payload).map(Result::unwrap));
         offset += super::super::log::FRAME_HEAD_BYTES + payload.len();
     }
-    let mut records = Records::default();
+    let mut records = PendingRecords::default();
     for record in found.into_iter().filter_map(change) {
         records.push(&record);
     }
-    Log::create(&disk, header.space, header.version, &records, 8 << 10).unwrap();
+    CurrentLog::create(&disk, header.space, header.version, &records, 8 << 10).unwrap();
 }
 
-fn with_live(record: Record, live: impl Fn(u64) -> u64) -> Record {
+fn with_live(record: LogRecord, live: impl Fn(u64) -> u64) -> LogRecord {
     match record {
-        Record::Segment {
+        LogRecord::Segment {
             segment,
             generation,
             live: told,
-        } => Record::Segment {
+        } => LogRecord::Segment {
             segment,
             generation,
             live: live(told),
@@ -76,8 +76,8 @@ fn a_wrong_count_is_found_by_a_check_and_mended_where_it_shows() {
     // None of one that is in use; the operations of the log would show that at once.
     let (sim, _) = filled();
     rewrite(&sim, |record| match record {
-        Record::Collapse { .. } => None,
-        Record::Segment { segment: 1, .. } => Some(with_live(record, |_| 0)),
+        LogRecord::Collapse { .. } => None,
+        LogRecord::Segment { segment: 1, .. } => Some(with_live(record, |_| 0)),
         other => Some(other),
     });
     let report = check_disk(&Disk::simulated(&sim)).unwrap();
@@ -100,11 +100,11 @@ fn a_log_that_says_anything_is_refused_or_leaves_a_space_that_can_be_read() {
     let (header, _) = TreeFile::read_header(&disk).unwrap();
     let name = log_name(header.version);
     let good = sim.raw(&name).unwrap();
-    let frames = Frames::new(header.space, header.version);
-    let Parsed::Frame { payload, .. } = frames.parse(&good, LOG_HEADER_BYTES) else {
+    let frames = FrameCodec::new(header.space, header.version);
+    let ParsedFrame::Frame { payload, .. } = frames.parse(&good, LOG_HEADER_BYTES) else {
         panic!("the log begins with a frame");
     };
-    let mut random = Random::new(setting("GABION_FLEX_SEED", 1));
+    let mut random = SeededRng::new(setting("GABION_FLEX_SEED", 1));
     let [mut refused, mut opened] = [0; 2];
     for _ in 0..setting("GABION_FLEX_FORGERIES", 400) {
         let mut forged = payload.to_vec();

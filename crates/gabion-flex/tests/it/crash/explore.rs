@@ -4,7 +4,7 @@ use gabion_flex::FlexSpace;
 use gabion_media::{Disk, SimDisk, Tear};
 
 use super::record::{Promise, Recording};
-use crate::support::{Context, Random, bytes_of, difference, read_all};
+use crate::support::{PanicContext, SeededRng, bytes_of, difference, read_all};
 
 /// How deep power cuts nest: the second one strikes the opening after an interrupted opening.
 const DEPTH: u32 = 2;
@@ -59,7 +59,7 @@ impl Counts {
 pub(super) fn explore(recording: &Recording) -> Counts {
     let mut explorer = Explorer {
         recording,
-        random: Random::new(recording.seed),
+        random: SeededRng::new(recording.seed),
         counts: Counts::default(),
     };
     for op in 0..=recording.sim.ops() {
@@ -70,7 +70,7 @@ pub(super) fn explore(recording: &Recording) -> Counts {
 
 struct Explorer<'r> {
     recording: &'r Recording,
-    random: Random,
+    random: SeededRng,
     counts: Counts,
 }
 
@@ -83,7 +83,7 @@ impl Explorer<'_> {
         for _ in 0..CUTS_PER_OPERATION {
             let style = STYLES[self.random.index(STYLES.len())];
             let cut = self.random.word();
-            let _context = Context(|| {
+            let _context = PanicContext(|| {
                 let what = sim.describe(op).unwrap_or_default();
                 format!("seed {seed}, {style:?} {cut:#x} after {op} ({what}), {options:?}")
             });
@@ -98,7 +98,8 @@ impl Explorer<'_> {
         if !self.random.one_in(4) {
             return;
         }
-        let _context = Context(|| format!("seed {seed}, end of the process after operation {op}"));
+        let _context =
+            PanicContext(|| format!("seed {seed}, end of the process after operation {op}"));
         let image = sim.process_kill(op);
         let (groups, _) = self.check(&image, promise);
         self.counts.process_ends += 1;
@@ -186,7 +187,7 @@ impl Explorer<'_> {
         for op in 0..=operations {
             let style = Tear::ALL[self.random.index(Tear::ALL.len())];
             let cut = self.random.word();
-            let _context = Context(|| {
+            let _context = PanicContext(|| {
                 let what = image.describe(op).unwrap_or_default();
                 format!("cut again at depth {depth}: {style:?} {cut:#x} after {op} ({what})")
             });

@@ -4,7 +4,8 @@ use gabion_flex::{Error, FlexSpace, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, difference, next_step, read_all, scattered, small_options,
+    PanicContext, SeededRng, Shape, Step, apply, difference, next_step, read_all, scattered,
+    small_options,
 };
 
 /// Steps of a workload.
@@ -63,8 +64,8 @@ pub(super) struct Recording {
 impl Recording {
     /// Runs the workload of a seed.
     pub(super) fn new(seed: u64) -> Recording {
-        let _context = Context(|| format!("recording the workload of seed {seed}"));
-        let mut random = Random::new(seed ^ 0x000f_1e55);
+        let _context = PanicContext(|| format!("recording the workload of seed {seed}"));
+        let mut random = SeededRng::new(seed ^ 0x000f_1e55);
         let capacity = [None, Some(10 * (8 << 10))][random.index(2)];
         let options = small_options(&mut random).capacity_bytes(capacity);
         let shape = Shape {
@@ -84,7 +85,7 @@ impl Recording {
         recording
     }
 
-    fn run(&mut self, random: &mut Random, shape: &Shape) {
+    fn run(&mut self, random: &mut SeededRng, shape: &Shape) {
         let disk = Disk::simulated(&self.sim);
         let open = || FlexSpace::open_on(disk.clone(), self.options.clone()).unwrap();
         let mut space = open();

@@ -1,8 +1,8 @@
 //! Random steps on a space and on its naive twin, a vector of bytes.
 
-use gabion_flex::{Edit, FlexSpace, Options, Result, Round};
+use gabion_flex::{Edit, FlexSpace, GcRound, Options, Result};
 
-pub(crate) use gabion_media::seeded::{Context, Random, each_seed, setting};
+pub(crate) use gabion_media::seeded::{PanicContext, SeededRng, each_seed, setting};
 
 /// The first seed of random tests.
 pub(crate) fn base_seed() -> u64 {
@@ -11,7 +11,7 @@ pub(crate) fn base_seed() -> u64 {
 
 /// Bytes that tell where they came from.
 pub(crate) fn bytes_of(number: u64, len: usize) -> Vec<u8> {
-    let mut random = Random::new(number);
+    let mut random = SeededRng::new(number);
     let mut bytes: Vec<u8> = (0..len.div_ceil(8))
         .flat_map(|_| random.word().to_le_bytes())
         .collect();
@@ -90,7 +90,7 @@ pub(crate) enum Step {
     Checkpoint,
     Defrag(u64, u64),
     Collect,
-    CollectSome(Round),
+    CollectSome(GcRound),
     /// Close and open again, after a sync.
     Reopen,
 }
@@ -107,14 +107,14 @@ pub(crate) struct Shape {
 }
 
 /// The next step for a space of `len` bytes.
-pub(crate) fn next_step(random: &mut Random, shape: &Shape, len: u64) -> Step {
+pub(crate) fn next_step(random: &mut SeededRng, shape: &Shape, len: u64) -> Step {
     if random.one_in(shape.sync_in) {
         return match random.below(16) {
             0 | 1 => Step::Checkpoint,
             2 => Step::Collect,
             3 => Step::Reopen,
             4 => Step::Defrag(random.below(len), random.below(len)),
-            5 => Step::CollectSome(Round {
+            5 => Step::CollectSome(GcRound {
                 segments: u32::try_from(1 + random.below(4)).unwrap(),
                 garbage_parts: u32::try_from(1 + random.below(12)).unwrap(),
             }),
@@ -136,13 +136,13 @@ pub(crate) fn next_step(random: &mut Random, shape: &Shape, len: u64) -> Step {
     Step::Apply(changes)
 }
 
-fn next_change(random: &mut Random, shape: &Shape, len: u64) -> (Change, u64) {
+fn next_change(random: &mut SeededRng, shape: &Shape, len: u64) -> (Change, u64) {
     let most = if random.one_in(12) {
         shape.data_max
     } else {
         shape.data_max / 20 + 1
     };
-    let data = |random: &mut Random| bytes_of(random.word(), random.clone().index(most + 1));
+    let data = |random: &mut SeededRng| bytes_of(random.word(), random.clone().index(most + 1));
     let offset = random.below(len + 1);
     let short = random.below(most as u64 + 1).min(len - offset);
     let grow = len < shape.len;
@@ -188,7 +188,7 @@ fn next_change(random: &mut Random, shape: &Shape, len: u64) -> (Change, u64) {
 }
 
 /// Groups of insertions that make many extents, each of some bytes: so a tree has many leaves.
-pub(crate) fn scattered(random: &mut Random, groups: u64, each: u64) -> Vec<Vec<Change>> {
+pub(crate) fn scattered(random: &mut SeededRng, groups: u64, each: u64) -> Vec<Vec<Change>> {
     let mut len = 0;
     let group = |_| {
         let change = |_| {
@@ -230,7 +230,7 @@ pub(crate) fn difference(found: &[u8], expected: &[u8]) -> String {
 }
 
 /// Options as small as they can be, so that everything happens often.
-pub(crate) fn small_options(random: &mut Random) -> Options {
+pub(crate) fn small_options(random: &mut SeededRng) -> Options {
     Options::default()
         .segment_bytes([4 << 10, 8 << 10][random.index(2)])
         .block_bytes([256, 512][random.index(2)])

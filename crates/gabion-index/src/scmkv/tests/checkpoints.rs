@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gabion_media::pmem::{Class, Pool, PoolOptions};
+use gabion_media::pmem::{Pool, PoolClass, PoolOptions};
 
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, small, value};
@@ -87,7 +87,7 @@ fn a_checkpoint_is_one_moment_of_the_store() {
         let checkpoint = dir.path().join("checkpoint");
         let pool = Pool::create(&dir.path().join("pool"), pool_options(&checkpoint));
         let pool = pool.expect("space");
-        if pool.class() != Class::PowerBySync {
+        if pool.class() != PoolClass::PowerBySync {
             // The directory is on persistent memory.
             return;
         }

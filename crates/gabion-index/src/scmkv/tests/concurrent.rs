@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_media::pmem::explore::{Access, ConcurrentRun, Explorer, Keyed, Limits, Report};
+use gabion_media::pmem::explore::{Access, ConcurrentRun, ExploreLimits, Explorer, Keyed, Report};
 
 use super::super::{Durability, Options, Scmkv};
 use super::crash::{Op, Small, Told, puts, strict};
@@ -107,7 +107,7 @@ pub(super) fn doubling(subject: &Small, seed: u64) -> ConcurrentRun {
 fn power_failures_undo_no_answer_of_a_strict_store() {
     let subject = subject();
     let base = limits();
-    let limits = Limits {
+    let limits = ExploreLimits {
         all: base.all.min(16),
         sample: base.sample.min(8),
         nested_all: 2,

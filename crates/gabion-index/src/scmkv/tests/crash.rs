@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use gabion_media::pmem::explore::{Act, Explorer, Limits, Outcome, Report, Run, Stage, Subject};
+use gabion_media::pmem::explore::{
+    ExploreLimits, Explorer, HistoryStep, OpOutcome, Report, Run, Subject, SubjectMedium,
+};
 use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
 
@@ -47,7 +49,7 @@ pub(super) enum Told {
 }
 
 impl Small {
-    fn pool_options(&self, stage: &Stage) -> PoolOptions {
+    fn pool_options(&self, stage: &SubjectMedium) -> PoolOptions {
         PoolOptions {
             heaps: 1,
             chunk_bytes: 4096,
@@ -65,7 +67,7 @@ impl Small {
     }
 
     /// The pool on a medium; none if a crash interrupted its creation.
-    fn pool(&self, stage: &Stage) -> Result<Option<Pool>, String> {
+    fn pool(&self, stage: &SubjectMedium) -> Result<Option<Pool>, String> {
         match Pool::open_in(stage.region(), self.pool_options(stage)) {
             Ok(pool) => Ok(Some(pool)),
             Err(MediaError::Pool {
@@ -118,7 +120,7 @@ impl Subject for Small {
         self.bytes
     }
 
-    fn create(&self, stage: &Stage) -> Result<Scmkv, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Scmkv, String> {
         let pool = match self.pool(stage)? {
             Some(pool) => pool,
             None => Pool::create_in(stage.region(), self.pool_options(stage))
@@ -127,7 +129,7 @@ impl Subject for Small {
         Scmkv::create(&pool, &self.options()).map_err(|error| error.to_string())
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Scmkv>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Scmkv>, String> {
         let Some(pool) = self.pool(stage)? else {
             return Ok(None);
         };
@@ -144,10 +146,10 @@ impl Subject for Small {
         pool.close().map_err(|error| error.to_string())
     }
 
-    fn apply(&self, store: &Scmkv, op: &Op) -> Result<Outcome, String> {
+    fn apply(&self, store: &Scmkv, op: &Op) -> Result<OpOutcome, String> {
         match self.run(store, op) {
-            Ok(_) => Ok(Outcome::Done),
-            Err(None) => Ok(Outcome::Refused),
+            Ok(_) => Ok(OpOutcome::Done),
+            Err(None) => Ok(OpOutcome::Refused),
             Err(Some(error)) => Err(error),
         }
     }
@@ -207,10 +209,10 @@ impl Subject for Small {
 }
 
 /// A history: its name, its preparation, and what is explored.
-pub(super) type History = (&'static str, Vec<Op>, Vec<Act<Op>>);
+pub(super) type History = (&'static str, Vec<Op>, Vec<HistoryStep<Op>>);
 
-pub(super) fn acts(ops: impl IntoIterator<Item = Op>) -> Vec<Act<Op>> {
-    ops.into_iter().map(Act::Op).collect()
+pub(super) fn acts(ops: impl IntoIterator<Item = Op>) -> Vec<HistoryStep<Op>> {
+    ops.into_iter().map(HistoryStep::Op).collect()
 }
 
 pub(super) fn puts(keys: Range<u64>, first: u64, step: u64) -> Vec<Op> {
@@ -229,9 +231,9 @@ pub(super) fn histories() -> Vec<History> {
         Op::Delete(4),
         Op::Delete(77),
     ]);
-    life.push(Act::Reopen);
+    life.push(HistoryStep::Reopen);
     life.extend(acts([Op::Put(1, 104), Op::Persist, Op::Put(2, 105)]));
-    life.push(Act::Restart);
+    life.push(HistoryStep::Restart);
     life.extend(acts([Op::Put(5, 106), Op::Delete(1), Op::Put(5, 107)]));
     // Values of number 6 modulo 7 take the most space: seven of them fill a page.
     let large = |keys| puts(keys, 6, 7);
@@ -319,26 +321,31 @@ pub(super) fn histories() -> Vec<History> {
 }
 
 /// Openings after a close and after the end of a process, in turns, with writes in between.
-fn shutdown() -> Vec<Act<Op>> {
+fn shutdown() -> Vec<HistoryStep<Op>> {
     let mut all = Vec::new();
-    for (round, end) in (0..).zip([Act::Reopen, Act::Restart, Act::Reopen, Act::Reopen]) {
+    for (round, end) in (0..).zip([
+        HistoryStep::Reopen,
+        HistoryStep::Restart,
+        HistoryStep::Reopen,
+        HistoryStep::Reopen,
+    ]) {
         let value = 300 + 10 * round;
         all.extend(acts([
             Op::Put(2, value),
             Op::Put(20 + round, value + 1),
             Op::Delete(round),
         ]));
-        all.push(Act::Op(Op::Put(8, value + 2)));
+        all.push(HistoryStep::Op(Op::Put(8, value + 2)));
         all.push(end);
     }
-    all.push(Act::Op(Op::Put(8, 400)));
+    all.push(HistoryStep::Op(Op::Put(8, 400)));
     all
 }
 
 /// Threads that share a log: what one left without a fence the next one may not rely on.
-fn two_threads() -> Vec<Act<Op>> {
-    let here = Act::Op;
-    let there = Act::Elsewhere;
+fn two_threads() -> Vec<HistoryStep<Op>> {
+    let here = HistoryStep::Op;
+    let there = HistoryStep::Elsewhere;
     vec![
         here(Op::Put(1, 500)),
         there(Op::Put(2, 501)),
@@ -406,16 +413,16 @@ pub(super) fn random_history(seed: u64) -> History {
     };
     let setup = (1..keys * 2).map(&mut op).collect();
     let act = |number: u64| match number % 3 {
-        0 => Act::Elsewhere(op(number)),
-        _ => Act::Op(op(number)),
+        0 => HistoryStep::Elsewhere(op(number)),
+        _ => HistoryStep::Op(op(number)),
     };
     ("random", setup, (1000..1012).map(act).collect())
 }
 
 /// The limits of the tests of indexes, or fewer images: each one is a whole store that is read,
 /// checked and cleaned.
-pub(super) fn few() -> Limits {
-    let few = Limits {
+pub(super) fn few() -> ExploreLimits {
+    let few = ExploreLimits {
         all: 12,
         sample: 6,
         nested_all: 2,

@@ -5,7 +5,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use gabion_media::pmem::explore::{Explorer, History, Limits, Mutant, MutantReport, Run, Tried};
+use gabion_media::pmem::explore::{
+    ExploreLimits, Explorer, History, Mutant, MutantOutcome, MutantReport, Run,
+};
 
 use super::super::steps::{Step, leave_out};
 use super::concurrent;
@@ -113,9 +115,9 @@ fn is_of_store(mutant: &Mutant) -> bool {
 }
 
 /// What becomes of each mutant of the store in the runs of a durability.
-fn tried(subject: &Small, runs: &[&dyn History<Content>]) -> Vec<Tried> {
+fn tried(subject: &Small, runs: &[&dyn History<Content>]) -> Vec<MutantOutcome> {
     // A single failure is enough for most, and costs a tenth of two.
-    let limits = Limits { depth: 1, ..few() };
+    let limits = ExploreLimits { depth: 1, ..few() };
     let mut explorer = Explorer::new(subject, limits);
     for run in runs {
         let report = explorer.explore(*run);
@@ -143,7 +145,7 @@ fn a_store_without_one_of_its_flushes_or_fences_is_caught() {
         tried: tried(&strict, &runs),
     };
     for other in tried(&relaxed, &tails) {
-        let same = |tried: &&mut Tried| tried.mutant == other.mutant;
+        let same = |tried: &&mut MutantOutcome| tried.mutant == other.mutant;
         match report.tried.iter_mut().find(same) {
             Some(tried) if tried.caught.is_none() => *tried = other,
             Some(_) => {}
@@ -160,7 +162,7 @@ fn a_store_without_one_of_its_flushes_or_fences_is_caught() {
 fn is_missed(step: Step) -> Option<String> {
     let _left_out = leave_out(step);
     let subject = relaxed();
-    let limits = Limits {
+    let limits = ExploreLimits {
         violations: 1,
         ..few()
     };
@@ -193,7 +195,7 @@ const MEETINGS_MAX: u64 = 400;
 #[test]
 fn that_a_bucket_has_moved_is_missed_where_threads_meet() {
     let subject = concurrent::subject();
-    let limits = Limits { depth: 1, ..few() };
+    let limits = ExploreLimits { depth: 1, ..few() };
     let is_of_meetings = |mutant: &Mutant| {
         let name = mutant.in_source(Path::new(ROOT));
         is_of_store(mutant) && KNOWN.contains(&(name.as_str(), MEETING))

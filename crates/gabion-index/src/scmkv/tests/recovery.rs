@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::Pool;
 
 use super::super::layout::{
-    AT_MOST, Entry, Header, Noted, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State, TablePlace,
+    AT_MOST, Entry, Header, NotedBytes, PAGE_HEAD_BYTES, PageState, RECORD_HEAD_BYTES, TablePlace,
 };
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, pool, pool_options, small, value};
@@ -146,7 +146,7 @@ fn a_clean_close_is_told_from_a_crash() {
     assert_eq!(crashed.pages_uncounted, crashed.pages - 2);
     let is_open = |number: &u32| {
         let state = store.volume.pages.page(*number).state();
-        matches!(state, State::LogOpen | State::ChainsOpen)
+        matches!(state, PageState::LogOpen | PageState::ChainsOpen)
     };
     assert_eq!(store.volume.pages.numbers().filter(is_open).count(), 0);
     while store.work().expect("sound") {}
@@ -285,8 +285,8 @@ fn more_live_bytes_than_there_are_is_damage() {
             let before = descriptor.live.load(&pool, Ordering::Relaxed);
             let end = descriptor.end.load(&pool, Ordering::Relaxed);
             let generation = pages.page(*number).generation();
-            let end = Noted::End.bytes_of(end, generation).expect("sound");
-            let live = Noted::Live.word(end + more, generation);
+            let end = NotedBytes::End.bytes_of(end, generation).expect("sound");
+            let live = NotedBytes::Live.word(end + more, generation);
             descriptor.live.store(&pool, live, Ordering::Relaxed);
             (descriptor, before)
         };

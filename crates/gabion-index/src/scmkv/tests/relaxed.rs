@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gabion_media::pmem::explore::{Act, Explorer, History, Report, Run, Subject};
+use gabion_media::pmem::explore::{Explorer, History, HistoryStep, Report, Run, Subject};
 use gabion_media::pmem::trace::Trace;
 
 use super::super::Durability;
@@ -41,16 +41,16 @@ impl Tail {
             floors: vec![0, 1],
         };
         let mut content = subject.empty();
-        let setup = setup.iter().map(|op| Act::Op(*op));
+        let setup = setup.iter().map(|op| HistoryStep::Op(*op));
         for act in setup.chain(acts.iter().cloned()) {
             let steps = tail.states.len();
             let is_durable = match &act {
-                Act::Op(op) | Act::Elsewhere(op) => {
+                HistoryStep::Op(op) | HistoryStep::Elsewhere(op) => {
                     subject.expect(&mut content, op);
                     // A delete that found nothing left what was put before it to a loss of power.
                     matches!(op, Op::Delete(_) | Op::PutStrict(..) | Op::Persist)
                 }
-                Act::Reopen | Act::Restart => true,
+                HistoryStep::Reopen | HistoryStep::Restart => true,
             };
             tail.states.push(Some(content.clone()));
             let floor = tail.floors[steps - 1];

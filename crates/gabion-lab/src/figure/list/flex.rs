@@ -1,6 +1,6 @@
 //! What the FlexSpace paper claims.
 
-use super::super::{Figure, Making, Ours, Paper, Rule, phases};
+use super::super::{Figure, FigureSource, Ours, Paper, Rule, phases};
 use crate::rows::cell;
 use crate::stores;
 use crate::structure::{flexspace, flextree};
@@ -97,7 +97,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "flextree",
         about: "FlexTree beside a B+-tree without shifts and a sorted array (FlexSpace's table 1)",
-        making: Making::Structure(flextree::operations),
+        making: FigureSource::Structure(flextree::operations),
         part: 0.01,
         claims: claims! {
             "Inserts are so many times as fast as into a B+-tree without shifts" Times
@@ -126,7 +126,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "flexspace",
         about: "FlexSpace beside plain files: inserts, writes and reads (FlexSpace's table 2)",
-        making: Making::Files(flexspace::operations),
+        making: FigureSource::Files(flexspace::operations),
         part: 0.125,
         claims: claims! {
             "Bytes written for each, by FlexSpace" Times Rule::AtMost(0.0) => [
@@ -168,7 +168,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "flexdb",
         about: "FlexDB's writes, reads and scans of UDB records by four clients (its figure 12)",
-        making: Making::Stores(&stores::FLEXDB_CLIENTS),
+        making: FigureSource::Stores(&stores::FLEXDB_CLIENTS),
         part: 0.01,
         claims: claims! {
             "Writes are so many times as fast as RocksDB's" Times Rule::AtLeast(0.0) => [
@@ -193,7 +193,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "flexdb-ycsb",
         about: "FlexDB under YCSB with UDB records and four clients (its figure 13)",
-        making: Making::Stores(&stores::FLEXDB_MIXES),
+        making: FigureSource::Stores(&stores::FLEXDB_MIXES),
         part: 0.01,
         claims: claims! {
             "YCSB's mixes are so many times as fast as RocksDB's" Times Rule::AtLeast(0.0) => [

@@ -1,6 +1,6 @@
 //! What the slides about Level hashing claim.
 
-use super::super::{Figure, Making, Ours, Paper, Rule};
+use super::super::{Figure, FigureSource, Ours, Paper, Rule};
 use crate::rows::Cell;
 use crate::structure::level;
 
@@ -67,7 +67,7 @@ pub(super) const PAPER: Paper = Paper {
 const FIGURE: Figure = Figure {
     name: "level",
     about: "Level hashing beside BCH, PFHT and path hashing: modelled times, loads, threads",
-    making: Making::Structure(level::baselines),
+    making: FigureSource::Structure(level::baselines),
     part: 0.005,
     claims: claims! {
         "Inserts that move an entry, in percent" Count Rule::AtMost(0.0) => [

@@ -1,6 +1,6 @@
 //! What the SCMKV paper claims.
 
-use super::super::{Figure, Making, Ours, Paper, Rule};
+use super::super::{Figure, FigureSource, Ours, Paper, Rule};
 use crate::rows::cell;
 use crate::structure::scmkv;
 
@@ -29,7 +29,7 @@ pub(super) const PAPER: Paper = Paper {
 const FIGURE: Figure = Figure {
     name: "scmkv",
     about: "SCMKV beside a Masstree: writes and reads in DRAM (its figures 8 to 10)",
-    making: Making::Structure(scmkv::throughput),
+    making: FigureSource::Structure(scmkv::throughput),
     part: 0.03,
     claims: claims! {
         "Writes with flushes are so many times as fast as a Masstree's" Times

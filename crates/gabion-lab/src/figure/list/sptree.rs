@@ -1,6 +1,6 @@
 //! What chapter 4 claims of Spot-On and SPTree.
 
-use super::super::{Figure, Making, Ours, Paper, Rule, curves};
+use super::super::{Figure, FigureSource, Ours, Paper, Rule, curves};
 use crate::rows::{Cell, cell};
 use crate::structure::{layers, spoton};
 
@@ -52,7 +52,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "4.2",
         about: "bytes that indexes write to a medium, with write buffers and without, on the model",
-        making: Making::Structure(layers::written),
+        making: FigureSource::Structure(layers::written),
         part: 0.004,
         claims: claims! {
             "Write buffers save bytes that the media write" Times Rule::AtLeast(0.0) => [
@@ -68,7 +68,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "4.3",
         about: "what inserts read and write with one layer of Spot-On more each time, on the model",
-        making: Making::Structure(layers::layered),
+        making: FigureSource::Structure(layers::layered),
         part: 0.004,
         claims: claims! {
             "Write buffers make inserts faster" Times Rule::AtLeast(0.0) => [
@@ -108,7 +108,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "4.4",
         about: "latencies of indexes whose ways to leaves are in DRAM, and of others, on the model",
-        making: Making::Structure(layers::cached),
+        making: FigureSource::Structure(layers::cached),
         part: 0.004,
         claims: claims! {
             "Inserts are faster with inner nodes in DRAM" Times Rule::AtLeast(0.0) => [
@@ -130,7 +130,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "4.6",
         about: "SPTree beside FAST&FAIR: volumes and times of operations on the model (4.7, too)",
-        making: Making::Structure(spoton::volumes),
+        making: FigureSource::Structure(spoton::volumes),
         part: 0.02,
         claims: claims! {
             "Bytes of the medium for an operation, of another tree's" Times Rule::AtMost(0.0) => [
@@ -161,7 +161,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "4.8",
         about: "the time in which SPTree is found again, by its size, in DRAM: first answer, all",
-        making: Making::Structure(spoton::recoveries),
+        making: FigureSource::Structure(spoton::recoveries),
         part: 0.04,
         claims: claims! {
             "A key takes a processor so many ns when a tree is opened" Count Rule::AtMost(0.0) => [

@@ -3,7 +3,7 @@
 //! Where the study's own optimisations are built in, or less is written than by its programs, ours
 //! may have fewer lines than the study's; the forms of its programs must have as many.
 
-use super::super::{Figure, Making, Ours, Paper, Rule};
+use super::super::{Figure, FigureSource, Ours, Paper, Rule};
 use crate::rows::{Cell, cell};
 use crate::structure::{gains, places, study};
 
@@ -118,7 +118,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "fig8",
         about: "the write-amplification study's hash tables: queue and media writes per insert",
-        making: Making::Structure(study::hashes),
+        making: FigureSource::Structure(study::hashes),
         part: PART,
         claims: claims! {
             "Lines in the queue for an insert" Count NO_MORE => [
@@ -140,7 +140,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "fig9",
         about: "the same of trees, tries and lists",
-        making: Making::Structure(study::ordered),
+        making: FigureSource::Structure(study::ordered),
         part: PART,
         claims: claims! {
             "Lines in the queue for an insert" Count NO_MORE => [
@@ -165,7 +165,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "table2",
         about: "media writes per write in the queue, of all indexes",
-        making: Making::Structure(study::table_2),
+        making: FigureSource::Structure(study::table_2),
         part: PART,
         claims: claims! {
             "Media writes for a line in the queue" Count NO_MORE => [
@@ -218,7 +218,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "fig10",
         about: "what each of the study's optimisations is worth, on the model and in DRAM",
-        making: Making::Structure(gains::gains),
+        making: FigureSource::Structure(gains::gains),
         part: PART,
         claims: claims! {
             "What is published has so many lines in the queue for an insert" Count AS_STUDIED => [
@@ -267,7 +267,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "places",
         about: "where in the source the lines in the queue and the media writes come from",
-        making: Making::Structure(places::places),
+        making: FigureSource::Structure(places::places),
         part: 0.003_906_25,
         caveat: "Pools here survive the loss of power, so the allocator notes what is under way, \
                 which it does not in the other figures of the study; nor does the study's.",

@@ -1,6 +1,6 @@
 //! What chapter 3 claims of TurboHash.
 
-use super::super::{Figure, Making, Ours, Paper, Rule, curves};
+use super::super::{Figure, FigureSource, Ours, Paper, Rule, curves};
 use crate::rows::{Cell, cell};
 use crate::structure::{hashes, medium, shape};
 
@@ -61,7 +61,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.1",
         about: "load and probe distance before a rehash, by the scope of linear probing",
-        making: Making::Structure(shape::scopes),
+        making: FigureSource::Structure(shape::scopes),
         claims: claims! {
             "With a scope of 16 buckets a table is full at a load of 0.8" Count
             Rule::Near(0.15) => [
@@ -79,7 +79,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.2",
         about: "random and sequential accesses of 8 bytes, on the model of a medium",
-        making: Making::Structure(medium::accesses),
+        making: FigureSource::Structure(medium::accesses),
         part: 0.03,
         claims: claims! {
             "Sequential accesses are at least 4 times as fast, in groups of 16" Times
@@ -99,7 +99,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.4",
         about: "bytes that TurboHash reads from a medium and writes to it, on the model",
-        making: Making::Structure(medium::volumes),
+        making: FigureSource::Structure(medium::volumes),
         part: 0.02,
         claims: claims! {
             "An operation persists so often at most" Count Rule::AtMost(0.01) => [
@@ -118,7 +118,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.5",
         about: "latency, throughput and volumes of hash tables on the model (3.4 and 3.6, too)",
-        making: Making::Structure(hashes::operations),
+        making: FigureSource::Structure(hashes::operations),
         part: 0.01,
         claims: claims! {
             "Bytes of the medium for an operation, of TurboHash's" Times Rule::AtLeast(0.0) => [
@@ -157,7 +157,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.7",
         about: "hash tables under the mixes of YCSB, on the model and in DRAM",
-        making: Making::Structure(hashes::mixes),
+        making: FigureSource::Structure(hashes::mixes),
         part: 0.01,
         claims: claims! {
             "Throughput on the medium, of CCEH's" Times Rule::Change => [
@@ -176,7 +176,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.8",
         about: "TurboHash's load factor while it grows",
-        making: Making::Structure(shape::load_factors),
+        making: FigureSource::Structure(shape::load_factors),
         part: 0.5,
         claims: claims! {
             "The load factor reaches 0.85" Count Rule::AtLeast(0.05) => [
@@ -193,7 +193,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.9",
         about: "TurboHash's probe distances by load, before and after garbage collection",
-        making: Making::Structure(shape::probe_distances),
+        making: FigureSource::Structure(shape::probe_distances),
         part: 0.2,
         claims: claims! {
             "A search for an absent key looks at so many buckets, at a load of 0.8" Count
@@ -219,7 +219,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.10",
         about: "TurboHash's lookup latency before and after garbage collection, in DRAM",
-        making: Making::Structure(shape::latencies),
+        making: FigureSource::Structure(shape::latencies),
         part: 0.2,
         claims: claims! {
             "Deletes and a new load make lookups of absent keys slower by" Times
@@ -238,7 +238,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.11",
         about: "the time in which TurboHash builds a shard anew, in DRAM",
-        making: Making::Structure(shape::build_times),
+        making: FigureSource::Structure(shape::build_times),
         claims: claims! {
             "A shard of 8192 buckets is built anew in 6 us" Micros Rule::AtMost(0.0) => [
                 "7168 buckets" 6.0 Ours::Cell(cell(&["7168"], "built anew")),

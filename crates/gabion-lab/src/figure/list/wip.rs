@@ -1,6 +1,6 @@
 //! What chapter 2 claims of WipDB.
 
-use super::super::{Figure, Making, Ours, Paper, Rule, curves, phases};
+use super::super::{Figure, FigureSource, Ours, Paper, Rule, curves, phases};
 use crate::stores;
 
 /// What all latencies here have in common.
@@ -16,7 +16,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "2.3",
         about: "writes into MemTables that are hash tables, and into ordered ones",
-        making: Making::Stores(&stores::MEMTABLE_KINDS),
+        making: FigureSource::Stores(&stores::MEMTABLE_KINDS),
         part: 0.05,
         claims: claims! {
             "Puts into hash tables are twice as fast as into ordered ones" Times
@@ -31,7 +31,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "2.6",
         about: "write performance: 8 billion uniform puts",
-        making: Making::Stores(&stores::WRITES),
+        making: FigureSource::Stores(&stores::WRITES),
         part: 0.0025,
         caveat: "Throughput is that of another machine.",
         ..Figure::BASE
@@ -39,7 +39,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "2.7",
         about: "four regions of keys in turn, each with a distribution of its own",
-        making: Making::Stores(&stores::CHANGING_KEYS),
+        making: FigureSource::Stores(&stores::CHANGING_KEYS),
         part: 0.003,
         claims: claims! {
             "Throughput is lowest where the distribution of keys changes" Times
@@ -57,7 +57,7 @@ const FIGURES: &[Figure] = &[
         name: "2.8",
         tables: &["table-2.1"],
         about: "eight readers beside a writer of 150 thousand puts per second",
-        making: Making::Stores(&stores::READERS),
+        making: FigureSource::Stores(&stores::READERS),
         part: 0.01,
         claims: claims! {
             "Reads recover while writes go on" Times Rule::AtLeast(0.0) => [
@@ -83,7 +83,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "2.9",
         about: "time of a restart after a kill, against the size of the log",
-        making: Making::Stores(&stores::RESTART_TIMES),
+        making: FigureSource::Stores(&stores::RESTART_TIMES),
         claims: claims! {
             "A restart reads a gigabyte of log in 8 s" Seconds Rule::AtMost(0.0) => [
                 "per gigabyte" 8.0 Ours::Phases(phases::restart_of_a_gigabyte);
@@ -102,7 +102,7 @@ const FIGURES: &[Figure] = &[
         name: "2.10",
         tables: &["table-2.2"],
         about: "throughput of YCSB load and A to F, 8 threads, 8 million requests each",
-        making: Making::Stores(&stores::MIXES),
+        making: FigureSource::Stores(&stores::MIXES),
         part: 0.01,
         claims: claims! {
             "Short ranges have a longer tail than single reads" Times Rule::AtMost(0.0) => [

@@ -13,7 +13,7 @@ type Page = [u8; PAGE_BYTES];
 /// Invariants: bytes behind the length in the last page are zero, so lengthening needs no write;
 /// pages that were given back lie within the length and are zero.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Content {
+pub(super) struct FileContent {
     len: u64,
     /// Missing pages are all zero.
     pages: Arc<Vec<Option<Arc<Page>>>>,
@@ -21,9 +21,9 @@ pub(super) struct Content {
     given_back: Arc<BTreeSet<usize>>,
 }
 
-impl Content {
-    pub(super) fn from_bytes(bytes: &[u8]) -> Content {
-        let mut content = Content::default();
+impl FileContent {
+    pub(super) fn from_bytes(bytes: &[u8]) -> FileContent {
+        let mut content = FileContent::default();
         content.write(0, bytes);
         content
     }
@@ -197,7 +197,7 @@ mod tests {
         #[test]
         fn content_equals_its_twin_and_copies_stay(steps in prop::collection::vec(step(), 1..20)) {
             let mut twin = Vec::new();
-            let mut content = Content::default();
+            let mut content = FileContent::default();
             let mut copies = Vec::new();
             for step in steps {
                 copies.push((content.clone(), twin.clone()));

@@ -18,9 +18,9 @@
 
 use std::collections::BTreeMap;
 
-use super::content::Content;
-use super::state::{Change, File, Names, State};
-use crate::seeded::Random;
+use super::content::FileContent;
+use super::state::{DiskState, FileChange, FileNames, SimInode};
+use crate::seeded::SeededRng;
 
 /// What becomes of unsynced changes at the loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,21 +49,21 @@ impl Tear {
 const MAPPED_UNIT: u64 = 8;
 
 /// The disk after the loss of power.
-pub(super) fn after_power_cut(state: &State, seed: u64, style: Tear) -> State {
-    let mut random = Random::new(seed);
+pub(super) fn after_power_cut(state: &DiskState, seed: u64, style: Tear) -> DiskState {
+    let mut random = SeededRng::new(seed);
     let names = surviving_names(state, &mut random, style);
     let mut files = BTreeMap::new();
     for &inode in names.values() {
         if let Some(file) = state.file(inode) {
-            let mut random = Random::new(seed ^ inode.wrapping_add(1).rotate_left(32));
+            let mut random = SeededRng::new(seed ^ inode.wrapping_add(1).rotate_left(32));
             let live = surviving_content(file, &mut random, style);
-            files.insert(inode, File::settled(live));
+            files.insert(inode, SimInode::settled(live));
         }
     }
-    State::settled(state.new_inode(), files, names)
+    DiskState::settled(state.new_inode(), files, names)
 }
 
-fn surviving_names(state: &State, random: &mut Random, style: Tear) -> Names {
+fn surviving_names(state: &DiskState, random: &mut SeededRng, style: Tear) -> FileNames {
     let mut names = state.durable_names.clone();
     let changes = &state.pending_names;
     let in_order = random.one_in(2);
@@ -83,16 +83,16 @@ fn surviving_names(state: &State, random: &mut Random, style: Tear) -> Names {
 }
 
 /// What a file is on the medium when any part of its unsynced changes has reached it.
-pub(super) fn part_of_content(file: &File, seed: u64) -> Content {
-    surviving_content(file, &mut Random::new(seed), Tear::Random512)
+pub(super) fn part_of_content(file: &SimInode, seed: u64) -> FileContent {
+    surviving_content(file, &mut SeededRng::new(seed), Tear::Random512)
 }
 
 /// As [`part_of_content`], of the directory.
-pub(super) fn part_of_names(state: &State, seed: u64) -> Names {
-    surviving_names(state, &mut Random::new(seed), Tear::Random512)
+pub(super) fn part_of_names(state: &DiskState, seed: u64) -> FileNames {
+    surviving_names(state, &mut SeededRng::new(seed), Tear::Random512)
 }
 
-fn surviving_content(file: &File, random: &mut Random, style: Tear) -> Content {
+fn surviving_content(file: &SimInode, random: &mut SeededRng, style: Tear) -> FileContent {
     if file.pending.is_empty() {
         return file.durable.clone();
     }
@@ -121,7 +121,7 @@ struct Piece {
     kept: u64,
 }
 
-fn torn_content(file: &File, random: &mut Random, sector_bytes: u64) -> Content {
+fn torn_content(file: &SimInode, random: &mut SeededRng, sector_bytes: u64) -> FileContent {
     let mut pieces = pieces_of(&file.pending, sector_bytes);
     choose(&mut pieces, &file.pending, random);
 
@@ -135,11 +135,11 @@ fn torn_content(file: &File, random: &mut Random, sector_bytes: u64) -> Content 
             len = change.len_after(len);
         }
         match change {
-            Change::SetLen(len) if index < moment => content.set_len(*len),
-            Change::Reserve { .. } if index < moment => change.apply(&mut content),
-            Change::SetLen(_) | Change::Reserve { .. } => {}
-            Change::GiveBack { .. } => change.apply(&mut content),
-            Change::Write { offset, bytes, .. } => {
+            FileChange::SetLen(len) if index < moment => content.set_len(*len),
+            FileChange::Reserve { .. } if index < moment => change.apply(&mut content),
+            FileChange::SetLen(_) | FileChange::Reserve { .. } => {}
+            FileChange::GiveBack { .. } => change.apply(&mut content),
+            FileChange::Write { offset, bytes, .. } => {
                 while let Some(piece) = pieces.next_if(|piece| piece.change == index) {
                     let start = to_usize(piece.offset - offset);
                     let kept = &bytes[start..start + to_usize(piece.kept)];
@@ -153,10 +153,10 @@ fn torn_content(file: &File, random: &mut Random, sector_bytes: u64) -> Content 
 }
 
 /// All writes cut at sectors, in the order of the writes.
-fn pieces_of(changes: &[Change], sector_bytes: u64) -> Vec<Piece> {
+fn pieces_of(changes: &[FileChange], sector_bytes: u64) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(changes.len());
     for (change, written) in changes.iter().enumerate() {
-        let Change::Write { offset, bytes, .. } = written else {
+        let FileChange::Write { offset, bytes, .. } = written else {
             continue;
         };
         let end = offset + bytes.len() as u64;
@@ -178,7 +178,7 @@ fn pieces_of(changes: &[Change], sector_bytes: u64) -> Vec<Piece> {
 }
 
 /// Lets each sector choose how many of its pieces it has.
-fn choose(pieces: &mut [Piece], changes: &[Change], random: &mut Random) {
+fn choose(pieces: &mut [Piece], changes: &[FileChange], random: &mut SeededRng) {
     let by_sector = |(index, piece): (usize, &Piece)| (piece.sector, index);
     let mut order: Vec<(u64, usize)> = pieces.iter().enumerate().map(by_sector).collect();
     order.sort_unstable();
@@ -198,7 +198,10 @@ fn choose(pieces: &mut [Piece], changes: &[Change], random: &mut Random) {
             continue;
         };
         let piece = &mut pieces[missing];
-        let mapped = matches!(changes[piece.change], Change::Write { mapped: true, .. });
+        let mapped = matches!(
+            changes[piece.change],
+            FileChange::Write { mapped: true, .. }
+        );
         if mapped && random.one_in(4) {
             let cut = piece.offset + random.below(piece.size + 1);
             let aligned = cut - cut % MAPPED_UNIT;
@@ -212,7 +215,7 @@ fn to_usize(value: u64) -> usize {
 }
 
 /// None, all or, as often as each of these, something between of `count` things.
-fn extreme_or_between(random: &mut Random, count: usize) -> usize {
+fn extreme_or_between(random: &mut SeededRng, count: usize) -> usize {
     match random.below(3) {
         0 => 0,
         1 => count,

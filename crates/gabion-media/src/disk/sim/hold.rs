@@ -10,11 +10,11 @@ use parking_lot::{Condvar, Mutex};
 /// Holds up the thread that creates a certain file; [`super::SimDisk::hold_create`] makes it.
 /// Dropping it lets the thread go on.
 #[derive(Debug)]
-pub struct Hold(Arc<Gate>);
+pub struct CreationHold(Arc<HoldGate>);
 
 /// What the disk keeps of a hold.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct HoldGate {
     suffix: Box<str>,
     state: Mutex<Position>,
     changed: Condvar,
@@ -30,14 +30,14 @@ enum Position {
     Open,
 }
 
-impl Hold {
-    pub(super) fn new(suffix: &str, skipped: u64) -> (Hold, Arc<Gate>) {
-        let gate = Arc::new(Gate {
+impl CreationHold {
+    pub(super) fn new(suffix: &str, skipped: u64) -> (CreationHold, Arc<HoldGate>) {
+        let gate = Arc::new(HoldGate {
             suffix: suffix.into(),
             state: Mutex::new(Position::Ahead(skipped)),
             changed: Condvar::new(),
         });
-        (Hold(Arc::clone(&gate)), gate)
+        (CreationHold(Arc::clone(&gate)), gate)
     }
 
     /// Whether a thread waits.
@@ -46,14 +46,14 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for CreationHold {
     fn drop(&mut self) {
         *self.0.state.lock() = Position::Open;
         self.0.changed.notify_all();
     }
 }
 
-impl Gate {
+impl HoldGate {
     /// Waits, if the file to be created is the one that is held up. The caller holds no lock.
     pub(super) fn pass(&self, name: &str) {
         if !name.ends_with(&*self.suffix) {

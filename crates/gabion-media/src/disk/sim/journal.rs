@@ -1,22 +1,22 @@
 //! The history of a recording disk, replayed to any operation.
 
-use super::state::{Change, Effect, State};
+use super::state::{DiskState, Effect, FileChange};
 
 /// The effects of a disk's operations, in order.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct EffectJournal {
     /// The disk before its first operation.
-    base: State,
+    base: DiskState,
     /// Effects with the number of the operation that had them; a struck operation may have none.
     entries: Vec<(u64, Effect)>,
     /// The latest replay: how many entries were applied, and the disk after them.
-    replayed: (usize, State),
+    replayed: (usize, DiskState),
 }
 
-impl Journal {
-    pub(super) fn new(base: State) -> Journal {
+impl EffectJournal {
+    pub(super) fn new(base: DiskState) -> EffectJournal {
         let replayed = (0, base.clone().without_handles());
-        Journal {
+        EffectJournal {
             base,
             entries: Vec::new(),
             replayed,
@@ -29,7 +29,7 @@ impl Journal {
 
     /// The disk right after an operation. Takes time for the operations since the latest replay,
     /// or for all up to this one if that replay went further.
-    pub(super) fn state_after(&mut self, at_op: u64) -> &State {
+    pub(super) fn state_after(&mut self, at_op: u64) -> &DiskState {
         let end = self.entries.partition_point(|(op, _)| *op <= at_op);
         if end < self.replayed.0 {
             self.replayed = (0, self.base.clone());
@@ -58,7 +58,7 @@ fn in_words(effect: &Effect) -> String {
         Effect::Change {
             inode,
             change:
-                Change::Write {
+                FileChange::Write {
                     offset,
                     bytes,
                     mapped,
@@ -69,19 +69,19 @@ fn in_words(effect: &Effect) -> String {
         }
         Effect::Change {
             inode,
-            change: Change::SetLen(len),
+            change: FileChange::SetLen(len),
         } => {
             format!("set the length of file {inode} to {len}")
         }
         Effect::Change {
             inode,
-            change: Change::Reserve { offset, len },
+            change: FileChange::Reserve { offset, len },
         } => {
             format!("reserve {len} bytes at {offset} of file {inode}")
         }
         Effect::Change {
             inode,
-            change: Change::GiveBack { offset, len },
+            change: FileChange::GiveBack { offset, len },
         } => {
             format!("give back {len} bytes at {offset} of file {inode}")
         }

@@ -60,15 +60,15 @@ use rustix::io::Errno;
 
 pub use self::crash::Tear;
 pub use self::fault::{Fault, FaultKind};
-pub use self::hold::Hold;
+pub use self::hold::CreationHold;
 pub use self::trace::ReadStep;
 
 use self::fault::Operation;
-use self::hold::Gate;
-use self::journal::Journal;
-use self::state::{Change, Effect, Inode, State};
-use super::Room;
-use crate::holder::Holder;
+use self::hold::HoldGate;
+use self::journal::EffectJournal;
+use self::state::{DiskState, Effect, FileChange, Inode};
+use super::DiskRoom;
+use crate::lock_holder::LockHolder;
 use crate::{Error, Result};
 
 /// Where the files of simulated disks appear to be.
@@ -84,17 +84,17 @@ pub struct SimDisk(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    state: State,
+    state: DiskState,
     ops: u64,
     reads: u64,
     faults: Vec<Fault>,
-    gates: Vec<Arc<Gate>>,
+    gates: Vec<Arc<HoldGate>>,
     capacity: Capacity,
     /// Handles that may be open at a time.
     open_max: Option<u64>,
     /// Those that are held, and by how many that share each; 0 for a holder alone.
     locks: BTreeMap<Arc<str>, usize>,
-    journal: Option<Journal>,
+    journal: Option<EffectJournal>,
     /// What readers did since the trace began.
     trace: Option<Vec<ReadStep>>,
     /// Nothing is in the system's memory when it is asked.
@@ -131,17 +131,17 @@ impl Default for SimDisk {
 impl SimDisk {
     /// An empty disk that keeps no history: it can crash in its present state only.
     pub fn new() -> SimDisk {
-        SimDisk::with_state(State::default(), Capacity::default(), false)
+        SimDisk::with_state(DiskState::default(), Capacity::default(), false)
     }
 
     /// An empty disk that keeps its operations, so that it can crash after any of them. So can
     /// the disks that its crashes leave.
     pub fn recording() -> SimDisk {
-        SimDisk::with_state(State::default(), Capacity::default(), true)
+        SimDisk::with_state(DiskState::default(), Capacity::default(), true)
     }
 
-    fn with_state(state: State, capacity: Capacity, recording: bool) -> SimDisk {
-        let journal = recording.then(|| Journal::new(state.clone()));
+    fn with_state(state: DiskState, capacity: Capacity, recording: bool) -> SimDisk {
+        let journal = recording.then(|| EffectJournal::new(state.clone()));
         let locks = BTreeMap::new();
         let faults = Vec::new();
         SimDisk(Arc::new(Mutex::new(Inner {
@@ -203,8 +203,8 @@ impl SimDisk {
 
     /// Lets `skipped` files be created whose names end with `suffix`, and holds up whoever creates
     /// the next one, before it is created, until the hold is dropped.
-    pub fn hold_create(&self, suffix: &str, skipped: u64) -> Hold {
-        let (hold, gate) = Hold::new(suffix, skipped);
+    pub fn hold_create(&self, suffix: &str, skipped: u64) -> CreationHold {
+        let (hold, gate) = CreationHold::new(suffix, skipped);
         self.0.lock().gates.push(gate);
         hold
     }
@@ -358,7 +358,7 @@ impl SimDisk {
         if capacity > 0 {
             inner.record(Effect::Change {
                 inode,
-                change: Change::SetLen(capacity),
+                change: FileChange::SetLen(capacity),
             });
         }
         inner.state.open(inode);
@@ -467,17 +467,17 @@ impl SimDisk {
         exists.then(|| self.lock(name)).transpose()
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn room(&self) -> DiskRoom {
         let inner = self.0.lock();
         match inner.capacity {
             Capacity {
                 bytes: Some(total_bytes),
                 is_hidden: false,
-            } => Room {
+            } => DiskRoom {
                 free_bytes: inner.free_bytes(),
                 total_bytes,
             },
-            _ => Room {
+            _ => DiskRoom {
                 free_bytes: UNLIMITED_BYTES,
                 total_bytes: UNLIMITED_BYTES,
             },
@@ -523,7 +523,7 @@ impl SimFile {
         };
         if written > 0 {
             let bytes = Arc::from(&bytes[..written]);
-            let change = Change::Write {
+            let change = FileChange::Write {
                 offset,
                 bytes,
                 mapped: false,
@@ -548,12 +548,12 @@ impl SimFile {
         let end = offset.saturating_add(len).min(file_len);
         if offset < end {
             let size = usize::try_from(end - offset).expect("a simulated file fits into memory");
-            let change = Change::Write {
+            let change = FileChange::Write {
                 offset,
                 bytes: Arc::from(vec![0; size]),
                 mapped: false,
             };
-            let given_back = Change::GiveBack {
+            let given_back = FileChange::GiveBack {
                 offset,
                 len: end - offset,
             };
@@ -577,7 +577,7 @@ impl SimFile {
         }
         inner.record(Effect::Change {
             inode: self.inode,
-            change: Change::Reserve { offset, len },
+            change: FileChange::Reserve { offset, len },
         });
         Ok(())
     }
@@ -585,7 +585,7 @@ impl SimFile {
     /// Appends to a log file whose space is reserved: this cannot fail.
     pub(super) fn append_log(&self, offset: u64, parts: &[&[u8]]) {
         let bytes = Arc::from(parts.concat());
-        let change = Change::Write {
+        let change = FileChange::Write {
             offset,
             bytes,
             mapped: true,
@@ -670,7 +670,7 @@ impl SimFile {
         }
         inner.record(Effect::Change {
             inode: self.inode,
-            change: Change::SetLen(len),
+            change: FileChange::SetLen(len),
         });
         Ok(())
     }
@@ -695,7 +695,7 @@ impl Drop for SimLock {
 fn locked(name: &str) -> Error {
     Error::Locked {
         path: path_of(name),
-        holder: Some(Holder::this_process()),
+        holder: Some(LockHolder::this_process()),
     }
 }
 
@@ -736,7 +736,7 @@ impl Inner {
         }
     }
 
-    fn state_after(&mut self, at_op: u64) -> &State {
+    fn state_after(&mut self, at_op: u64) -> &DiskState {
         assert!(
             at_op <= self.ops,
             "operation {at_op} has not happened, {} have",

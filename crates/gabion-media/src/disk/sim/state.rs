@@ -1,8 +1,8 @@
 //! What a simulated disk holds: files and names, each as the running system sees them and as they
 //! are on the medium, and the changes between the two.
 //!
-//! A file is an inode with a number; names refer to inodes, and so do open files, as on the
-//! system. Every change of a disk is an [`Effect`], and [`State::apply`] is the only function that
+//! A file is an inode with a number; names refer to inodes, and so do open files, as on the system.
+//! Every change of a disk is an [`Effect`], and [`DiskState::apply`] is the only function that
 //! changes a state; so replaying the effects of a disk leads to the same state again.
 //!
 //! # Invariants
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::content::Content;
+use super::content::FileContent;
 use super::crash;
 
 /// Number of a file, never used again.
@@ -31,7 +31,7 @@ pub(super) enum Effect {
     },
     Change {
         inode: Inode,
-        change: Change,
+        change: FileChange,
     },
     Sync {
         inode: Inode,
@@ -65,7 +65,7 @@ pub(super) enum Effect {
 
 /// A change of one file.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum FileChange {
     Write {
         offset: u64,
         bytes: Arc<[u8]>,
@@ -104,14 +104,14 @@ pub(super) enum NameChange {
     },
 }
 
-pub(super) type Names = BTreeMap<Arc<str>, Inode>;
+pub(super) type FileNames = BTreeMap<Arc<str>, Inode>;
 
 /// One file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct File {
-    pub(super) live: Content,
-    pub(super) durable: Content,
-    pub(super) pending: Vec<Change>,
+pub(super) struct SimInode {
+    pub(super) live: FileContent,
+    pub(super) durable: FileContent,
+    pub(super) pending: Vec<FileChange>,
     /// Whether a failed sync dropped changes that `live` still shows.
     pub(super) forgotten: bool,
     /// Of all changes of all disks, the last one of `live`.
@@ -127,25 +127,25 @@ fn next_revision() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-impl File {
+impl SimInode {
     /// A file all of whose content is durable.
-    pub(super) fn settled(content: Content) -> File {
-        File {
+    pub(super) fn settled(content: FileContent) -> SimInode {
+        SimInode {
             durable: content.clone(),
             live: content,
             revision: next_revision(),
-            ..File::default()
+            ..SimInode::default()
         }
     }
 }
 
 /// All files and names of a disk. Clones share the files' pages.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    files: BTreeMap<Inode, File>,
+pub(super) struct DiskState {
+    files: BTreeMap<Inode, SimInode>,
     next_inode: Inode,
-    names: Names,
-    pub(super) durable_names: Names,
+    names: FileNames,
+    pub(super) durable_names: FileNames,
     pub(super) pending_names: Vec<NameChange>,
     /// Handles of all files.
     open_files: u64,
@@ -153,16 +153,20 @@ pub(super) struct State {
     left_behind: usize,
 }
 
-impl State {
+impl DiskState {
     /// A disk with these files, all of it durable.
-    pub(super) fn settled(next_inode: Inode, files: BTreeMap<Inode, File>, names: Names) -> State {
+    pub(super) fn settled(
+        next_inode: Inode,
+        files: BTreeMap<Inode, SimInode>,
+        names: FileNames,
+    ) -> DiskState {
         let durable_names = names.clone();
-        State {
+        DiskState {
             files,
             next_inode,
             names,
             durable_names,
-            ..State::default()
+            ..DiskState::default()
         }
     }
 
@@ -170,7 +174,7 @@ impl State {
         self.next_inode
     }
 
-    pub(super) fn names(&self) -> &Names {
+    pub(super) fn names(&self) -> &FileNames {
         &self.names
     }
 
@@ -178,11 +182,11 @@ impl State {
         self.names.get(name).copied()
     }
 
-    pub(super) fn file(&self, inode: Inode) -> Option<&File> {
+    pub(super) fn file(&self, inode: Inode) -> Option<&SimInode> {
         self.files.get(&inode)
     }
 
-    pub(super) fn content(&self, inode: Inode) -> Option<&Content> {
+    pub(super) fn content(&self, inode: Inode) -> Option<&FileContent> {
         self.files.get(&inode).map(|file| &file.live)
     }
 
@@ -191,7 +195,7 @@ impl State {
         let mut named: Vec<Inode> = self.names.values().copied().collect();
         named.sort_unstable();
         let reachable =
-            |inode, file: &File| file.handles > 0 || named.binary_search(&inode).is_ok();
+            |inode, file: &SimInode| file.handles > 0 || named.binary_search(&inode).is_ok();
         let files = self
             .files
             .iter()
@@ -221,7 +225,7 @@ impl State {
     }
 
     /// The same disk after its process ended: nobody has files open.
-    pub(super) fn without_handles(mut self) -> State {
+    pub(super) fn without_handles(mut self) -> DiskState {
         self.files.values_mut().for_each(|file| file.handles = 0);
         self.open_files = 0;
         self.collect();
@@ -242,7 +246,7 @@ impl State {
             }
             Effect::Sync { inode } => {
                 if let Some(file) = self.files.get_mut(inode) {
-                    let File {
+                    let SimInode {
                         durable, pending, ..
                     } = file;
                     pending.drain(..).for_each(|change| change.apply(durable));
@@ -274,7 +278,7 @@ impl State {
                 }
             }
             Effect::SyncDir => {
-                let State {
+                let DiskState {
                     durable_names,
                     pending_names,
                     ..
@@ -297,7 +301,8 @@ impl State {
 
     fn create(&mut self, name: &Arc<str>, inode: Inode) {
         self.next_inode = self.next_inode.max(inode + 1);
-        self.files.insert(inode, File::settled(Content::default()));
+        self.files
+            .insert(inode, SimInode::settled(FileContent::default()));
         self.names.insert(Arc::clone(name), inode);
         self.pending_names.push(NameChange::Create {
             name: Arc::clone(name),
@@ -308,7 +313,7 @@ impl State {
     fn put(&mut self, name: &Arc<str>, inode: Inode, bytes: &[u8]) {
         self.next_inode = self.next_inode.max(inode + 1);
         let file = self.files.entry(inode).or_default();
-        file.live = Content::from_bytes(bytes);
+        file.live = FileContent::from_bytes(bytes);
         file.revision = next_revision();
         file.durable = file.live.clone();
         file.pending.clear();
@@ -317,8 +322,8 @@ impl State {
         self.durable_names.insert(Arc::clone(name), inode);
     }
 
-    /// Calls [`State::collect`] when what it may find is worth a look at all files: a disk of many
-    /// would spend its time on that.
+    /// Calls [`DiskState::collect`] when what it may find is worth a look at all files: a disk of
+    /// many would spend its time on that.
     fn collect_if_due(&mut self) {
         self.left_behind += 1;
         if 2 * self.left_behind >= self.files.len() {
@@ -338,26 +343,26 @@ impl State {
     }
 }
 
-impl Change {
-    pub(super) fn apply(&self, content: &mut Content) {
+impl FileChange {
+    pub(super) fn apply(&self, content: &mut FileContent) {
         match self {
-            Change::Write { offset, bytes, .. } => content.write(*offset, bytes),
-            Change::SetLen(len) => content.set_len(*len),
-            Change::Reserve { offset, len } => content.reserve(*offset, *len),
-            Change::GiveBack { offset, len } => content.give_back(*offset, *len),
+            FileChange::Write { offset, bytes, .. } => content.write(*offset, bytes),
+            FileChange::SetLen(len) => content.set_len(*len),
+            FileChange::Reserve { offset, len } => content.reserve(*offset, *len),
+            FileChange::GiveBack { offset, len } => content.give_back(*offset, *len),
         }
     }
 
     /// Length of a file of `len` bytes after this change.
     pub(super) fn len_after(&self, len: u64) -> u64 {
         match self {
-            Change::Write { offset, bytes, .. } => len.max(offset + bytes.len() as u64),
-            Change::SetLen(len) => *len,
-            Change::Reserve {
+            FileChange::Write { offset, bytes, .. } => len.max(offset + bytes.len() as u64),
+            FileChange::SetLen(len) => *len,
+            FileChange::Reserve {
                 offset,
                 len: reserved,
             } => len.max(offset + reserved),
-            Change::GiveBack { .. } => len,
+            FileChange::GiveBack { .. } => len,
         }
     }
 }
@@ -371,7 +376,7 @@ impl NameChange {
         }
     }
 
-    pub(super) fn apply(&self, names: &mut Names) {
+    pub(super) fn apply(&self, names: &mut FileNames) {
         let mut remove = |name: &Arc<str>, inode| {
             if names.get(name) == Some(&inode) {
                 names.remove(name);

@@ -14,19 +14,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::layout::GRANULE;
-use super::chunk::{Chunks, Descriptor, LOW_BITS};
-use super::classes::Classes;
-use super::extents::Extents;
-use super::kept_run::KeptRun;
+use super::chunk::{ChunkTable, Descriptor, LOW_BITS};
+use super::classes::SizeClasses;
+use super::extents::FreeExtents;
 use super::recovery::mark_known;
+use super::reserved_run::ReservedRun;
 
 /// Slabs and runs.
 #[derive(Debug)]
-pub(crate) struct Central {
+pub(crate) struct CentralHeap {
     /// Whether a block of each class is kept back.
     keeps_back: bool,
-    pub(crate) extents: Extents,
-    pub(crate) kept_run: KeptRun,
+    pub(crate) extents: FreeExtents,
+    pub(crate) kept_run: ReservedRun,
     /// Chunks whose space is reserved.
     pub(crate) reserved: u64,
     slabs: HashMap<u64, Slab>,
@@ -108,17 +108,17 @@ impl Slab {
     }
 }
 
-impl Central {
+impl CentralHeap {
     /// Nothing is known of any chunk.
     pub(crate) fn new(
         classes: usize,
         reserved: u64,
         keeps_back: bool,
-        kept_run: KeptRun,
-    ) -> Central {
-        Central {
+        kept_run: ReservedRun,
+    ) -> CentralHeap {
+        CentralHeap {
             keeps_back,
-            extents: Extents::default(),
+            extents: FreeExtents::default(),
             kept_run,
             reserved,
             slabs: HashMap::new(),
@@ -144,8 +144,8 @@ impl Central {
     /// once one is kept back. False if no slab has any.
     pub(crate) fn take_blocks(
         &mut self,
-        chunks: Chunks<'_>,
-        classes: &Classes,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
         known: &[AtomicU64],
         class: usize,
         wanted: usize,
@@ -186,8 +186,8 @@ impl Central {
     /// with the next block of the class that is free.
     pub(crate) fn lend(
         &mut self,
-        chunks: Chunks<'_>,
-        classes: &Classes,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
         known: &[AtomicU64],
         class: usize,
     ) -> Option<u64> {
@@ -205,8 +205,8 @@ impl Central {
     /// Reads the states of a slab unless they were read before.
     pub(crate) fn know_slab(
         &mut self,
-        chunks: Chunks<'_>,
-        classes: &Classes,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
         known: &[AtomicU64],
         chunk: u64,
         class: usize,
@@ -221,7 +221,13 @@ impl Central {
 
     /// Reads the states of a slab. Blocks that were retired when the pool was last used are free
     /// now: nobody reads them any more.
-    fn read_slab(&mut self, chunks: Chunks<'_>, classes: &Classes, chunk: u64, class: usize) {
+    fn read_slab(
+        &mut self,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
+        chunk: u64,
+        class: usize,
+    ) {
         let mut slab = empty_slab(chunks, classes, class);
         let words = chunks.states(chunk);
         let mut had_retired = false;
@@ -230,11 +236,11 @@ impl Central {
             let Some(word) = words.get(usize::try_from(granule / 32).unwrap_or(usize::MAX)) else {
                 break;
             };
-            // ORDER: Relaxed: see `Chunks`.
+            // ORDER: Relaxed: see `ChunkTable`.
             let state = word.load(chunks.medium, Ordering::Relaxed) >> (granule % 32 * 2) & 0b11;
             if state > 0b01 {
                 let offset = chunks.geometry.chunk_at(chunk) + block * classes.size(class);
-                chunks.set_state(chunk, offset, 0, super::chunk::State::Free);
+                chunks.set_state(chunk, offset, 0, super::chunk::BlockState::Free);
                 had_retired = true;
             }
             if state != 0b01 {
@@ -259,8 +265,8 @@ impl Central {
     /// Makes a free chunk a slab.
     pub(crate) fn add_slab(
         &mut self,
-        chunks: Chunks<'_>,
-        classes: &Classes,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
         known: &[AtomicU64],
         chunk: u64,
         class: usize,
@@ -277,7 +283,12 @@ impl Central {
 
     /// Gives a free block back to its slab. A slab of free blocks only becomes a free chunk, unless
     /// it is the last of its class that has any.
-    pub(crate) fn give_block(&mut self, chunks: Chunks<'_>, classes: &Classes, offset: u64) {
+    pub(crate) fn give_block(
+        &mut self,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
+        offset: u64,
+    ) {
         let Some(chunk) = chunks.geometry.chunk_of(offset) else {
             debug_assert!(false, "a block lies in a chunk");
             return;
@@ -300,7 +311,7 @@ impl Central {
     }
 
     /// Whether no block of a slab is in use or in a cache.
-    fn is_empty(&self, chunks: Chunks<'_>, chunk: u64) -> bool {
+    fn is_empty(&self, chunks: ChunkTable<'_>, chunk: u64) -> bool {
         self.slabs.get(&chunk).is_some_and(|slab| {
             let kept = self.by_class[slab.class].kept;
             let has_kept = kept.and_then(|kept| chunks.geometry.chunk_of(kept)) == Some(chunk);
@@ -312,8 +323,8 @@ impl Central {
     /// blocks of the class are in use. False then.
     fn drop_slab(
         &mut self,
-        chunks: Chunks<'_>,
-        classes: &Classes,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
         chunk: u64,
         class: usize,
     ) -> bool {
@@ -349,8 +360,8 @@ impl Central {
     /// Makes all slabs without a block in use free chunks. True if there were any.
     pub(crate) fn drop_empty_slabs(
         &mut self,
-        chunks: Chunks<'_>,
-        classes: &Classes,
+        chunks: ChunkTable<'_>,
+        classes: &SizeClasses,
         known: &[AtomicU64],
     ) -> bool {
         for class in 0..self.by_class.len() {
@@ -372,7 +383,7 @@ impl Central {
     }
 }
 
-fn empty_slab(chunks: Chunks<'_>, classes: &Classes, class: usize) -> Slab {
+fn empty_slab(chunks: ChunkTable<'_>, classes: &SizeClasses, class: usize) -> Slab {
     Slab::empty(class, chunks.geometry.chunk_bytes / classes.size(class))
 }
 

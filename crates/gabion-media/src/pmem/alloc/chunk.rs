@@ -26,7 +26,7 @@
 use std::sync::atomic::Ordering;
 
 use super::super::atomic::PAtomicU64;
-use super::super::layout::{GRANULE, Geometry, seal, unseal};
+use super::super::layout::{GRANULE, PoolGeometry, seal, unseal};
 use super::super::medium::Medium;
 use super::super::off::POff;
 
@@ -80,7 +80,7 @@ impl Descriptor {
 
 /// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     /// Nobody's.
     Free,
     /// Someone's.
@@ -100,14 +100,14 @@ pub(crate) const LOW_BITS: u64 = 0x5555_5555_5555_5555;
 
 /// The descriptors and states of a pool.
 #[derive(Clone, Copy)]
-pub(crate) struct Chunks<'a> {
+pub(crate) struct ChunkTable<'a> {
     pub(crate) medium: &'a Medium,
-    pub(crate) geometry: &'a Geometry,
+    pub(crate) geometry: &'a PoolGeometry,
 }
 
 // ORDER: Relaxed throughout: descriptors and states publish nothing. Who may change one owns the
 // block, or holds the lock of the central lists, and got that from another thread by a lock.
-impl<'a> Chunks<'a> {
+impl<'a> ChunkTable<'a> {
     fn descriptor_word(self, chunk: u64) -> &'a PAtomicU64 {
         self.medium
             .at(POff::new(self.geometry.descriptor_of(chunk)))
@@ -155,29 +155,29 @@ impl<'a> Chunks<'a> {
     }
 
     /// State of the block at `offset` in a slab.
-    pub(crate) fn slab_state(self, chunk: u64, offset: u64) -> State {
+    pub(crate) fn slab_state(self, chunk: u64, offset: u64) -> BlockState {
         let (word, shift) = self.state_word(chunk, offset);
         match word.load(self.medium, Ordering::Relaxed) >> shift & RETIRED {
-            0 => State::Free,
-            ALLOCATED => State::Allocated,
-            _ => State::Retired,
+            0 => BlockState::Free,
+            ALLOCATED => BlockState::Allocated,
+            _ => BlockState::Retired,
         }
     }
 
     /// Changes the state of a block and flushes it. `count` is the number of chunks of a block
     /// that has chunks of its own, and 0 in a slab.
     #[track_caller]
-    pub(crate) fn set_state(self, chunk: u64, offset: u64, count: u64, state: State) {
+    pub(crate) fn set_state(self, chunk: u64, offset: u64, count: u64, state: BlockState) {
         if count > 0 {
             return self.set_descriptor(
                 chunk,
                 match state {
-                    State::Free => Descriptor::Free,
-                    State::Allocated => Descriptor::Run {
+                    BlockState::Free => Descriptor::Free,
+                    BlockState::Allocated => Descriptor::Run {
                         count,
                         is_retired: false,
                     },
-                    State::Retired => Descriptor::Run {
+                    BlockState::Retired => Descriptor::Run {
                         count,
                         is_retired: true,
                     },
@@ -186,9 +186,11 @@ impl<'a> Chunks<'a> {
         }
         let (word, shift) = self.state_word(chunk, offset);
         match state {
-            State::Free => word.fetch_and(self.medium, !(RETIRED << shift), Ordering::Relaxed),
-            State::Allocated => word.fetch_or(self.medium, ALLOCATED << shift, Ordering::Relaxed),
-            State::Retired => word.fetch_or(self.medium, RETIRED << shift, Ordering::Relaxed),
+            BlockState::Free => word.fetch_and(self.medium, !(RETIRED << shift), Ordering::Relaxed),
+            BlockState::Allocated => {
+                word.fetch_or(self.medium, ALLOCATED << shift, Ordering::Relaxed)
+            }
+            BlockState::Retired => word.fetch_or(self.medium, RETIRED << shift, Ordering::Relaxed),
         };
         self.medium.flush(word);
     }

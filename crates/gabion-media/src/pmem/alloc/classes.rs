@@ -9,15 +9,15 @@ use super::super::layout::GRANULE;
 
 /// The class sizes of one chunk size, and which class serves a size.
 #[derive(Debug)]
-pub(crate) struct Classes {
+pub(crate) struct SizeClasses {
     sizes: Vec<u32>,
     /// The class for a number of granules.
     class_of: Vec<u8>,
 }
 
-impl Classes {
+impl SizeClasses {
     /// The classes for chunks of `chunk_bytes`, a power of two of at least 4096.
-    pub(crate) fn new(chunk_bytes: u64) -> Classes {
+    pub(crate) fn new(chunk_bytes: u64) -> SizeClasses {
         let chunk = u32::try_from(chunk_bytes).expect("a chunk has less than 4 GiB");
         let mut sizes: Vec<u32> = (16..=128).step_by(16).collect();
         let mut base = 128;
@@ -42,7 +42,7 @@ impl Classes {
             }
             class_of.push(u8::try_from(class).expect("there are fewer than 256 classes"));
         }
-        Classes { sizes, class_of }
+        SizeClasses { sizes, class_of }
     }
 
     /// Number of classes.
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn every_size_has_the_smallest_class_that_holds_it() {
         for chunk in [4096, 65536, 1 << 20] {
-            let classes = Classes::new(chunk);
+            let classes = SizeClasses::new(chunk);
             let largest = classes.size(classes.count() - 1);
             assert_eq!(largest, chunk / 2);
             for size in 0..=largest {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn little_is_lost_within_blocks() {
-        let classes = Classes::new(65536);
+        let classes = SizeClasses::new(65536);
         for size in 129..=8192 {
             let block = classes.size(classes.class_for(size, 1).unwrap());
             assert!(
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn aligned_sizes_get_aligned_classes() {
-        let classes = Classes::new(65536);
+        let classes = SizeClasses::new(65536);
         for align in [16, 64, 256, 4096] {
             for size in (1..=32768).step_by(61) {
                 let class = classes.class_for(size, align).unwrap();

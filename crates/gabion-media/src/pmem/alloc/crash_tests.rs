@@ -6,7 +6,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::explore::{Act, Explorer, Limits, Outcome, Run, Stage, Subject};
+use super::super::explore::{
+    ExploreLimits, Explorer, HistoryStep, OpOutcome, Run, Subject, SubjectMedium,
+};
 use super::super::{PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT, Reserved};
 use crate::{Error, PoolFault};
 
@@ -67,7 +69,7 @@ fn make_root(pool: &Pool) -> Result<(), String> {
 }
 
 impl Boxes {
-    fn options(&self, stage: &Stage) -> PoolOptions {
+    fn options(&self, stage: &SubjectMedium) -> PoolOptions {
         PoolOptions {
             heaps: 1,
             chunk_bytes: 4096,
@@ -154,7 +156,7 @@ impl Subject for Boxes {
         56 << 10
     }
 
-    fn create(&self, stage: &Stage) -> Result<Pool, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Pool, String> {
         let pool = match Pool::open_in(stage.region(), self.options(stage)) {
             Err(Error::Pool {
                 fault: PoolFault::Incomplete,
@@ -169,7 +171,7 @@ impl Subject for Boxes {
         Ok(pool)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Pool>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Pool>, String> {
         match Pool::open_in(stage.region(), self.options(stage)) {
             Ok(pool) if pool.root::<PAtomicU64>().is_null() => Ok(None),
             Ok(pool) => Ok(Some(pool)),
@@ -185,7 +187,7 @@ impl Subject for Boxes {
         pool.close().map_err(|error| error.to_string())
     }
 
-    fn apply(&self, pool: &Pool, op: &Op) -> Result<Outcome, String> {
+    fn apply(&self, pool: &Pool, op: &Op) -> Result<OpOutcome, String> {
         let done = match *op {
             Op::Put { slot, size, fill } => Boxes::put(pool, slot, size, fill),
             Op::PutKept { slot, size, fill } => {
@@ -223,8 +225,8 @@ impl Subject for Boxes {
             }
         };
         match done {
-            Ok(()) => Ok(Outcome::Done),
-            Err(Error::PoolFull { .. }) => Ok(Outcome::Refused),
+            Ok(()) => Ok(OpOutcome::Done),
+            Err(Error::PoolFull { .. }) => Ok(OpOutcome::Refused),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -322,51 +324,51 @@ impl Subject for Boxes {
     }
 }
 
-fn put(slot: usize, size: u64, fill: u8) -> Act<Op> {
-    Act::Op(Op::Put { slot, size, fill })
+fn put(slot: usize, size: u64, fill: u8) -> HistoryStep<Op> {
+    HistoryStep::Op(Op::Put { slot, size, fill })
 }
 
 /// Small blocks and whole chunks come, are replaced, and go in each way.
-fn small_and_large() -> Vec<Act<Op>> {
+fn small_and_large() -> Vec<HistoryStep<Op>> {
     vec![
         put(0, 40, 1),
         put(1, 5000, 2),
         put(0, 40, 3),
         put(1, 5000, 4),
-        Act::Op(Op::Take(0)),
-        Act::Op(Op::Collect),
+        HistoryStep::Op(Op::Take(0)),
+        HistoryStep::Op(Op::Collect),
         put(2, 40, 5),
         put(3, 48, 6),
-        Act::Op(Op::TakeNow(1)),
+        HistoryStep::Op(Op::TakeNow(1)),
         put(0, 9000, 7),
-        Act::Op(Op::TakeNow(0)),
-        Act::Reopen,
+        HistoryStep::Op(Op::TakeNow(0)),
+        HistoryStep::Reopen,
         put(0, 40, 8),
     ]
 }
 
 /// References move, and operations are given up, between others.
-fn moved_and_given_up() -> Vec<Act<Op>> {
+fn moved_and_given_up() -> Vec<HistoryStep<Op>> {
     vec![
         put(0, 40, 1),
         put(1, 40, 2),
-        Act::Op(Op::Move(0, 2)),
+        HistoryStep::Op(Op::Move(0, 2)),
         put(0, 40, 9),
-        Act::Op(Op::Keep(0)),
-        Act::Op(Op::GiveUp(40)),
-        Act::Op(Op::TakeNow(1)),
+        HistoryStep::Op(Op::Keep(0)),
+        HistoryStep::Op(Op::GiveUp(40)),
+        HistoryStep::Op(Op::TakeNow(1)),
         put(1, 40, 3),
-        Act::Op(Op::Keep(1)),
-        Act::Op(Op::Take(1)),
-        Act::Op(Op::Collect),
+        HistoryStep::Op(Op::Keep(1)),
+        HistoryStep::Op(Op::Take(1)),
+        HistoryStep::Op(Op::Collect),
         put(2, 40, 4),
-        Act::Op(Op::Take(2)),
+        HistoryStep::Op(Op::Take(2)),
     ]
 }
 
 #[test]
 fn no_crash_loses_or_doubles_a_block() {
-    let mut explorer = Explorer::new(&SOUND, Limits::from_env());
+    let mut explorer = Explorer::new(&SOUND, ExploreLimits::from_env());
     let mut report =
         explorer.explore(&Run::record(&SOUND, "blocks", &[], &small_and_large()).unwrap());
     report
@@ -376,8 +378,8 @@ fn no_crash_loses_or_doubles_a_block() {
     assert!(report.images() > 1000, "{report}");
 }
 
-fn put_kept(slot: usize, size: u64, fill: u8) -> Act<Op> {
-    Act::Op(Op::PutKept { slot, size, fill })
+fn put_kept(slot: usize, size: u64, fill: u8) -> HistoryStep<Op> {
+    HistoryStep::Op(Op::PutKept { slot, size, fill })
 }
 
 /// Blocks of a run that is kept back come and go in a full pool. Wherever the power fails, there is
@@ -396,54 +398,54 @@ fn no_crash_loses_the_run_that_is_kept_back() {
     });
     let acts = [
         put_kept(0, 5000, 1),
-        Act::Op(Op::Take(0)),
+        HistoryStep::Op(Op::Take(0)),
         put_kept(0, 12_000, 2),
         put(3, 5000, 3),
-        Act::Reopen,
-        Act::Op(Op::TakeNow(0)),
+        HistoryStep::Reopen,
+        HistoryStep::Op(Op::TakeNow(0)),
         put_kept(0, 9000, 4),
-        Act::Op(Op::TakeNow(2)),
+        HistoryStep::Op(Op::TakeNow(2)),
         put(3, 9000, 5),
-        Act::Restart,
-        Act::Op(Op::Take(0)),
+        HistoryStep::Restart,
+        HistoryStep::Op(Op::Take(0)),
         put_kept(0, 4000, 6),
-        Act::Op(Op::TakeNow(0)),
+        HistoryStep::Op(Op::TakeNow(0)),
     ];
     let run = Run::record(&boxes, "kept", &setup, &acts).unwrap();
-    let report = Explorer::new(&boxes, Limits::from_env()).explore(&run);
+    let report = Explorer::new(&boxes, ExploreLimits::from_env()).explore(&run);
     println!("{report}");
     assert!(report.is_clean(), "{report}");
     assert!(report.images() > 500, "{report}");
 }
 
 /// What was done on one thread, before references move on another.
-fn moved_elsewhere() -> Vec<Act<Op>> {
+fn moved_elsewhere() -> Vec<HistoryStep<Op>> {
     vec![
         put(0, 40, 1),
-        Act::Elsewhere(Op::Move(0, 2)),
-        Act::Op(Op::Keep(2)),
-        Act::Elsewhere(Op::Move(2, 1)),
+        HistoryStep::Elsewhere(Op::Move(0, 2)),
+        HistoryStep::Op(Op::Keep(2)),
+        HistoryStep::Elsewhere(Op::Move(2, 1)),
     ]
 }
 
 /// The intent of a block's retirement gives its slot to another thread's, which has flushed its own
 /// and not fenced yet when the block is free and comes again elsewhere.
-fn overwritten_intent() -> Vec<Act<Op>> {
+fn overwritten_intent() -> Vec<HistoryStep<Op>> {
     vec![
         put(0, 5000, 1),
-        Act::Elsewhere(Op::Put {
+        HistoryStep::Elsewhere(Op::Put {
             slot: 2,
             size: 48,
             fill: 2,
         }),
-        Act::Elsewhere(Op::Put {
+        HistoryStep::Elsewhere(Op::Put {
             slot: 3,
             size: 48,
             fill: 3,
         }),
-        Act::Elsewhere(Op::Take(0)),
-        Act::Op(Op::Move(2, 0)),
-        Act::Op(Op::PutMeanwhile {
+        HistoryStep::Elsewhere(Op::Take(0)),
+        HistoryStep::Op(Op::Move(2, 0)),
+        HistoryStep::Op(Op::PutMeanwhile {
             slot: 1,
             size: 5000,
             fill: 3,
@@ -454,7 +456,7 @@ fn overwritten_intent() -> Vec<Act<Op>> {
 #[test]
 fn an_intent_that_is_being_overwritten_is_gone_before_its_block_comes_again() {
     let run = Run::record(&SOUND, "overwritten", &[], &overwritten_intent()).unwrap();
-    let report = Explorer::new(&SOUND, Limits::default()).explore(&run);
+    let report = Explorer::new(&SOUND, ExploreLimits::default()).explore(&run);
     assert!(report.is_clean(), "{report}");
 }
 
@@ -464,7 +466,7 @@ fn references_that_move_unsettled_are_lost() {
     for settles in [true, false] {
         let boxes = Boxes { settles, ..SOUND };
         let run = Run::record(&boxes, "moved", &[], &moved_elsewhere()).unwrap();
-        let report = Explorer::new(&boxes, Limits::default()).explore(&run);
+        let report = Explorer::new(&boxes, ExploreLimits::default()).explore(&run);
         assert_eq!(report.is_clean(), settles, "{report}");
     }
 }
@@ -474,7 +476,7 @@ fn references_that_move_unsettled_are_lost() {
 #[test]
 fn what_settling_and_giving_up_flush_is_needed() {
     let run = Run::record(&SOUND, "moved", &[], &moved_elsewhere()).unwrap();
-    let mut explorer = Explorer::new(&SOUND, Limits::default());
+    let mut explorer = Explorer::new(&SOUND, ExploreLimits::default());
     assert!(explorer.explore(&run).is_clean());
     let report = explorer.mutants(&[&run]);
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Free runs of chunks. Neighbouring runs are joined.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Extents {
+pub(crate) struct FreeExtents {
     /// Length of each run by its first chunk.
     runs: BTreeMap<u64, u64>,
     /// The same runs by length and first chunk.
@@ -12,7 +12,7 @@ pub(crate) struct Extents {
     free: u64,
 }
 
-impl Extents {
+impl FreeExtents {
     /// Takes the first `count` chunks of the shortest run that has so many and, where `align` (in
     /// chunks, a power of two) asks for it, begins at such a multiple.
     pub(crate) fn take(&mut self, count: u64) -> Option<u64> {
@@ -91,7 +91,7 @@ mod tests {
         fn runs_are_as_an_array_of_flags_has_them(
             steps in prop::collection::vec((1u64..9, any::<prop::sample::Index>()), 1..200),
         ) {
-            let mut extents = Extents::default();
+            let mut extents = FreeExtents::default();
             extents.give(0, 64);
             let mut is_free = [true; 64];
             let mut taken: Vec<(u64, u64)> = Vec::new();

@@ -23,7 +23,7 @@
 //! stay too: it is *stale*. Recovery finds that the state is what the intent asks for, and so it
 //! harms nothing until the block, or the memory of its hint, is free for other uses; before that
 //! it is erased, or what another thread has written over it is flushed again. The same holds for a
-//! block that was reserved and given up. [`Ring`] tracks which
+//! block that was reserved and given up. [`IntentRing`] tracks which
 //! are which.
 
 use std::sync::atomic::Ordering;
@@ -126,7 +126,7 @@ impl IntentSlot {
 
 /// What the process knows of the slots of one heap.
 #[derive(Debug, Default)]
-pub(crate) struct Ring {
+pub(crate) struct IntentRing {
     slots: [Slot; SLOTS],
     /// Counts announcements and commits.
     clock: u64,
@@ -150,7 +150,7 @@ enum Slot {
     },
 }
 
-impl Ring {
+impl IntentRing {
     /// Takes a slot for a new intent of `thread`; none if all of them are needed.
     pub(crate) fn announce(&mut self, thread: u64) -> Option<usize> {
         let index = self

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::region::Region;
-use super::super::{POff, Part, Pool, PoolOptions};
+use super::super::{POff, Pool, PoolOptions, RoomRequest};
 
 const BYTES: usize = 96 << 10;
 const CHUNK: u64 = 4096;
@@ -239,7 +239,7 @@ fn a_run_is_kept_once_there_are_chunks_for_it() {
 #[test]
 fn there_is_room_for_what_is_expected() {
     for pages in 10..40 {
-        let part = |bytes, align, count| Part {
+        let part = |bytes, align, count| RoomRequest {
             bytes,
             align,
             count,

@@ -45,7 +45,7 @@
 //! after the other, without end; the cost is one block for each class. As long as space is short,
 //! each retired block is handed to the collector at once and not in batches. Large blocks, of whole
 //! chunks, have no such reserve; but a pool may keep a run of chunks back for one block at a time
-//! (`kept_run`).
+//! (`reserved_run`).
 //!
 //! Reserve, then publish is the way of other persistent allocators too (nvm_malloc, ADMS 2015);
 //! here recovery puts a question to the structure, where they log the words that will change.
@@ -57,11 +57,11 @@ pub(crate) mod classes;
 mod crash_tests;
 pub(crate) mod extents;
 pub(crate) mod intent;
-pub(crate) mod kept_run;
 #[cfg(test)]
 mod kept_tests;
 pub(crate) mod recovery;
-mod room;
+pub(crate) mod reserved_run;
+mod room_request;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
@@ -70,13 +70,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use self::central::Central;
-use self::chunk::{Chunks, Descriptor, State};
-use self::classes::Classes;
-use self::intent::{Intent, IntentSlot, Ring, SLOTS};
-pub use self::room::Part;
+use self::central::CentralHeap;
+use self::chunk::{BlockState, ChunkTable, Descriptor};
+use self::classes::SizeClasses;
+use self::intent::{Intent, IntentRing, IntentSlot, SLOTS};
+pub use self::room_request::RoomRequest;
 use super::epoch::{Epochs, Guard};
-use super::layout::{GRANULE, Geometry, STATE_OFFSET, StateLine, seal};
+use super::layout::{GRANULE, PoolGeometry, STATE_OFFSET, StateLine, seal};
 use super::medium::Medium;
 use super::off::POff;
 use super::trace::LINE;
@@ -91,23 +91,23 @@ const CACHE_BLOCKS_MAX: u64 = 128;
 const PREFETCHED_LINES: u64 = 8;
 
 /// Reserves the space of the chunks from the first number to the second.
-pub(super) type Grow = Box<dyn Fn(u64, u64) -> Result<()> + Send + Sync>;
+pub(super) type GrowPool = Box<dyn Fn(u64, u64) -> Result<()> + Send + Sync>;
 
 /// Blocks of one pool.
 pub(super) struct Allocator {
     pub(super) medium: Medium,
-    pub(super) geometry: Geometry,
+    pub(super) geometry: PoolGeometry,
     pub(super) epochs: Epochs,
-    classes: Classes,
+    classes: SizeClasses,
     heaps: Box<[Heap]>,
-    central: Mutex<Central>,
+    central: Mutex<CentralHeap>,
     /// A bit for each chunk that is no slab whose states were not read yet.
     known: Box<[AtomicU64]>,
     /// Whether a crash must be survived: else there are no intents.
     has_intents: bool,
     /// Whether there was no space a moment ago.
     is_short: AtomicBool,
-    grow: Grow,
+    grow: GrowPool,
 }
 
 /// The part of an allocator that one thread uses at a time, aligned so that no two share a line.
@@ -119,12 +119,12 @@ struct Heap(Mutex<HeapParts>);
 struct HeapParts {
     /// Free blocks by class.
     caches: Vec<Vec<u64>>,
-    ring: Ring,
+    ring: IntentRing,
 }
 
 /// A block that was reserved or is to be retired, until it is committed or given up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket {
+pub(super) struct BlockTicket {
     pub(super) intent: Intent,
     /// Size of the block in bytes.
     pub(super) size: u64,
@@ -135,7 +135,7 @@ pub(super) struct Ticket {
 
 /// What a pool keeps back.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Keeps {
+pub(super) struct PoolReserve {
     /// A free block of each class.
     pub(super) blocks: bool,
     /// Bytes of a run of chunks.
@@ -144,7 +144,7 @@ pub(super) struct Keeps {
 
 /// Why a block was not to be had.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum AllocError {
     /// No space.
     Full,
     /// All slots for intents are in use.
@@ -155,19 +155,19 @@ pub(super) enum Refusal {
     Failed(crate::Error),
 }
 
-impl Refusal {
+impl AllocError {
     fn is_no_space(&self) -> bool {
         match self {
-            Refusal::Full => true,
-            Refusal::Failed(error) => error.is_no_space(),
-            Refusal::Busy | Refusal::NotABlock => false,
+            AllocError::Full => true,
+            AllocError::Failed(error) => error.is_no_space(),
+            AllocError::Busy | AllocError::NotABlock => false,
         }
     }
 }
 
 impl Allocator {
-    pub(super) fn chunks(&self) -> Chunks<'_> {
-        Chunks {
+    pub(super) fn chunks(&self) -> ChunkTable<'_> {
+        ChunkTable {
             medium: &self.medium,
             geometry: &self.geometry,
         }
@@ -183,9 +183,14 @@ impl Allocator {
 
     /// Reserves a block of at least `size` bytes at a multiple of `align`.
     #[track_caller]
-    pub(super) fn reserve(&self, size: u64, align: u64, hint: u64) -> Result<Ticket, Refusal> {
+    pub(super) fn reserve(
+        &self,
+        size: u64,
+        align: u64,
+        hint: u64,
+    ) -> Result<BlockTicket, AllocError> {
         if size > self.geometry.size || align > self.geometry.chunk_bytes {
-            return Err(Refusal::Full);
+            return Err(AllocError::Full);
         }
         // A block of no bytes has a place of its own, too.
         let size = size.max(1);
@@ -200,7 +205,7 @@ impl Allocator {
                 self.try_reserve(class, size)?
             }
         };
-        let (block, count) = reserved.ok_or(Refusal::Full)?;
+        let (block, count) = reserved.ok_or(AllocError::Full)?;
         let intent = Intent {
             block,
             hint,
@@ -221,7 +226,7 @@ impl Allocator {
         size: u64,
         align: u64,
         hint: u64,
-    ) -> Result<Ticket, Refusal> {
+    ) -> Result<BlockTicket, AllocError> {
         // What is free at once, then what is kept back, and only then what takes a search: the pool
         // may be full for many deletes.
         let class = self.classes.class_for(size.max(1), align);
@@ -272,7 +277,7 @@ impl Allocator {
 
     /// Takes note of free chunks, if there are any besides those that are kept: space is not short
     /// then.
-    fn note_room(&self, central: &Central) {
+    fn note_room(&self, central: &CentralHeap) {
         if central.extents.free() > 0 && central.kept_run.missing() == 0 {
             // ORDER: Relaxed: a hint.
             self.is_short.store(false, Ordering::Relaxed);
@@ -291,8 +296,8 @@ impl Allocator {
 
     /// Announces that an allocated block is about to be retired.
     #[track_caller]
-    pub(super) fn prepare_retire(&self, block: u64, hint: u64) -> Result<Ticket, Refusal> {
-        let chunk = self.geometry.chunk_of(block).ok_or(Refusal::NotABlock)?;
+    pub(super) fn prepare_retire(&self, block: u64, hint: u64) -> Result<BlockTicket, AllocError> {
+        let chunk = self.geometry.chunk_of(block).ok_or(AllocError::NotABlock)?;
         let (count, size) = match self.chunks().descriptor(chunk) {
             Some(Descriptor::Run {
                 count,
@@ -304,15 +309,15 @@ impl Allocator {
                 let size = self.classes.size(class);
                 let place = block - self.geometry.chunk_at(chunk);
                 if !place.is_multiple_of(size) || place + size > self.geometry.chunk_bytes {
-                    return Err(Refusal::NotABlock);
+                    return Err(AllocError::NotABlock);
                 }
                 self.know(chunk, class);
-                if self.chunks().slab_state(chunk, block) != State::Allocated {
-                    return Err(Refusal::NotABlock);
+                if self.chunks().slab_state(chunk, block) != BlockState::Allocated {
+                    return Err(AllocError::NotABlock);
                 }
                 (0, size)
             }
-            _ => return Err(Refusal::NotABlock),
+            _ => return Err(AllocError::NotABlock),
         };
         self.announce(
             Intent {
@@ -353,7 +358,11 @@ impl Allocator {
         self.heaps[index].0.lock()
     }
 
-    fn try_reserve(&self, class: Option<usize>, size: u64) -> Result<Option<(u64, u64)>, Refusal> {
+    fn try_reserve(
+        &self,
+        class: Option<usize>,
+        size: u64,
+    ) -> Result<Option<(u64, u64)>, AllocError> {
         let Some(class) = class else {
             let count = size.div_ceil(self.geometry.chunk_bytes);
             self.drain();
@@ -427,7 +436,11 @@ impl Allocator {
     }
 
     /// Takes a run of chunks and reserves more space where that is needed.
-    fn take_chunks(&self, central: &mut Central, count: u64) -> Result<Option<u64>, Refusal> {
+    fn take_chunks(
+        &self,
+        central: &mut CentralHeap,
+        count: u64,
+    ) -> Result<Option<u64>, AllocError> {
         if let Some(chunk) = central.extents.take(count) {
             return Ok(Some(chunk));
         }
@@ -442,7 +455,7 @@ impl Allocator {
 
     /// Reserves the space of `missing` chunks more, and of some besides if there is enough: there
     /// are so many.
-    fn reserve_chunks(&self, central: &mut Central, missing: u64) -> Result<(), Refusal> {
+    fn reserve_chunks(&self, central: &mut CentralHeap, missing: u64) -> Result<(), AllocError> {
         // A sixteenth of what there is: reserving stays rare, and little is reserved in vain.
         let left = self.geometry.chunks - central.reserved;
         let step = missing.max(central.reserved / 16).min(left);
@@ -453,7 +466,7 @@ impl Allocator {
             }
             grown => (step, grown),
         };
-        grown.map_err(Refusal::Failed)?;
+        grown.map_err(AllocError::Failed)?;
         central.reserved += step;
         let line: &StateLine = self.medium.at(POff::new(STATE_OFFSET));
         // ORDER: Relaxed: read when the pool is opened.
@@ -465,9 +478,9 @@ impl Allocator {
 
     /// Writes an intent into a slot of this thread's heap, or of another one where there is none.
     #[track_caller]
-    fn announce(&self, intent: Intent, size: u64) -> Result<Ticket, Refusal> {
+    fn announce(&self, intent: Intent, size: u64) -> Result<BlockTicket, AllocError> {
         if !self.has_intents {
-            return Ok(Ticket {
+            return Ok(BlockTicket {
                 intent,
                 size,
                 heap: 0,
@@ -482,7 +495,7 @@ impl Allocator {
             }
             if let Some(slot) = parts.ring.announce(self.thread_number()) {
                 self.slot(heap, slot).write(&self.medium, intent);
-                return Ok(Ticket {
+                return Ok(BlockTicket {
                     intent,
                     size,
                     heap,
@@ -490,7 +503,7 @@ impl Allocator {
                 });
             }
         }
-        Err(Refusal::Busy)
+        Err(AllocError::Busy)
     }
 
     fn slot(&self, heap: usize, slot: usize) -> &IntentSlot {
@@ -501,7 +514,7 @@ impl Allocator {
 
     /// Changes the state of a block once the structure's change is durable.
     #[track_caller]
-    pub(super) fn commit(&self, ticket: &Ticket, state: State) {
+    pub(super) fn commit(&self, ticket: &BlockTicket, state: BlockState) {
         let Intent { block, count, .. } = ticket.intent;
         if let Some(chunk) = self.geometry.chunk_of(block) {
             // DURABLE: the structure has persisted its change; this follows with its next fence,
@@ -524,7 +537,7 @@ impl Allocator {
 
     /// Gives up what was announced; a reserved block is free again.
     #[track_caller]
-    pub(super) fn cancel(&self, ticket: &Ticket) {
+    pub(super) fn cancel(&self, ticket: &BlockTicket) {
         let Intent { block, count, .. } = ticket.intent;
         match ticket.slot {
             Some(slot) if ticket.intent.is_retire => {
@@ -631,7 +644,8 @@ impl Allocator {
             .iter()
             .filter_map(|(block, count)| Some((self.geometry.chunk_of(*block)?, *block, *count)));
         for (chunk, block, count) in blocks.clone() {
-            self.chunks().set_state(chunk, block, count, State::Free);
+            self.chunks()
+                .set_state(chunk, block, count, BlockState::Free);
         }
         // DURABLE: the blocks are free, and no intent names them or lies about a hint in them,
         // before they are reserved again.
@@ -669,14 +683,14 @@ impl Allocator {
     }
 
     /// What the space is used for, counted from the medium.
-    pub(super) fn space(&self) -> Space {
+    pub(super) fn space(&self) -> PoolSpace {
         let central = self.central.lock();
-        let mut space = Space {
+        let mut space = PoolSpace {
             free_bytes: (central.extents.free() + self.geometry.chunks - central.reserved)
                 * self.geometry.chunk_bytes,
             unreserved_bytes: (self.geometry.chunks - central.reserved) * self.geometry.chunk_bytes,
             longest_free_bytes: central.extents.longest() * self.geometry.chunk_bytes,
-            ..Space::default()
+            ..PoolSpace::default()
         };
         let mut chunk = 0;
         while chunk < central.reserved {
@@ -727,7 +741,7 @@ impl HeapParts {
 
 /// What the space of a pool is used for, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Space {
+pub(super) struct PoolSpace {
     pub(super) used_bytes: u64,
     pub(super) used_blocks: u64,
     pub(super) retired_bytes: u64,

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 
 use super::super::epoch::Epochs;
-use super::super::layout::{Geometry, ROOT_OFFSET, unseal};
+use super::super::layout::{PoolGeometry, ROOT_OFFSET, unseal};
 use super::super::medium::Medium;
 use super::super::off::POff;
-use super::super::{Claim, Reachable};
-use super::central::{Central, known_bit};
-use super::chunk::{Chunks, Descriptor, State};
-use super::classes::Classes;
+use super::super::{BlockClaim, Reachable};
+use super::central::{CentralHeap, known_bit};
+use super::chunk::{BlockState, ChunkTable, Descriptor};
+use super::classes::SizeClasses;
 use super::intent::{Intent, IntentSlot, SLOTS};
-use super::kept_run::KeptRun;
-use super::{Allocator, Grow, Heap, Keeps};
+use super::reserved_run::ReservedRun;
+use super::{Allocator, GrowPool, Heap, PoolReserve};
 
 /// Something on the medium that no pool can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Damage {
+pub(crate) struct PoolDamage {
     /// What is damaged.
     pub(crate) what: &'static str,
     /// Where, in bytes from the pool's start.
@@ -29,23 +29,23 @@ impl Allocator {
     /// The allocator of a pool whose first `reserved` chunks have space.
     pub(crate) fn open(
         medium: Medium,
-        geometry: Geometry,
+        geometry: PoolGeometry,
         reserved: u64,
         has_intents: bool,
         reachable: &Reachable,
-        keeps: Keeps,
-        grow: Grow,
-    ) -> Result<Allocator, Damage> {
-        let classes = Classes::new(geometry.chunk_bytes);
-        let chunks = Chunks {
+        keeps: PoolReserve,
+        grow: GrowPool,
+    ) -> Result<Allocator, PoolDamage> {
+        let classes = SizeClasses::new(geometry.chunk_bytes);
+        let chunks = ChunkTable {
             medium: &medium,
             geometry: &geometry,
         };
         resolve_intents(chunks, &classes, reserved, reachable)?;
         let words = usize::try_from(geometry.chunks.div_ceil(64)).unwrap_or(usize::MAX);
         let known: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let run = KeptRun::new(keeps.run_bytes.div_ceil(geometry.chunk_bytes));
-        let central = Central::new(classes.count(), reserved, keeps.blocks, run);
+        let run = ReservedRun::new(keeps.run_bytes.div_ceil(geometry.chunk_bytes));
+        let central = CentralHeap::new(classes.count(), reserved, keeps.blocks, run);
         let central = walk(chunks, &classes, central)?;
         let heaps = (0..geometry.heaps).map(|_| Heap::default()).collect();
         let allocator = Allocator {
@@ -66,12 +66,16 @@ impl Allocator {
 }
 
 /// Lists the slabs and the free runs, and frees the runs that were retired.
-fn walk(chunks: Chunks<'_>, classes: &Classes, mut central: Central) -> Result<Central, Damage> {
+fn walk(
+    chunks: ChunkTable<'_>,
+    classes: &SizeClasses,
+    mut central: CentralHeap,
+) -> Result<CentralHeap, PoolDamage> {
     let reserved = central.reserved;
     let mut freed = false;
     let mut chunk = 0;
     while chunk < reserved {
-        let damage = Damage {
+        let damage = PoolDamage {
             what: "descriptor of a chunk",
             offset: chunks.geometry.descriptor_of(chunk),
         };
@@ -105,11 +109,11 @@ fn walk(chunks: Chunks<'_>, classes: &Classes, mut central: Central) -> Result<C
 
 /// Decides for each operation that was in flight whether it happened.
 fn resolve_intents(
-    chunks: Chunks<'_>,
-    classes: &Classes,
+    chunks: ChunkTable<'_>,
+    classes: &SizeClasses,
     reserved: u64,
     reachable: &Reachable,
-) -> Result<(), Damage> {
+) -> Result<(), PoolDamage> {
     let medium = chunks.medium;
     let count = chunks.geometry.heaps as usize * SLOTS;
     let slots: &[IntentSlot] = medium.slice(POff::new(chunks.geometry.rings_at), count);
@@ -138,19 +142,19 @@ fn resolve_intents(
 }
 
 fn resolve(
-    chunks: Chunks<'_>,
-    classes: &Classes,
+    chunks: ChunkTable<'_>,
+    classes: &SizeClasses,
     reserved: u64,
     intent: Intent,
     reachable: &Reachable,
-) -> Result<(), Damage> {
+) -> Result<(), PoolDamage> {
     let Intent {
         block,
         hint,
         count,
         is_retire,
     } = intent;
-    let damage = Damage {
+    let damage = PoolDamage {
         what: "intent of the allocator",
         offset: chunks.geometry.rings_at,
     };
@@ -159,7 +163,7 @@ fn resolve(
         .chunk_of(block)
         .filter(|chunk| *chunk < reserved)
         .ok_or(damage)?;
-    let descriptor = chunks.descriptor(chunk).ok_or(Damage {
+    let descriptor = chunks.descriptor(chunk).ok_or(PoolDamage {
         what: "descriptor of a chunk",
         offset: chunks.geometry.descriptor_of(chunk),
     })?;
@@ -168,16 +172,16 @@ fn resolve(
             (chunks.slab_state(chunk, block), classes.size(class))
         }
         Descriptor::Free if count > 0 && count <= reserved - chunk => {
-            (State::Free, count * chunks.geometry.chunk_bytes)
+            (BlockState::Free, count * chunks.geometry.chunk_bytes)
         }
         Descriptor::Run {
             count: length,
             is_retired,
         } if count == length => {
             let state = if is_retired {
-                State::Retired
+                BlockState::Retired
             } else {
-                State::Allocated
+                BlockState::Allocated
             };
             (state, count * chunks.geometry.chunk_bytes)
         }
@@ -185,7 +189,7 @@ fn resolve(
         _ => return Ok(()),
     };
     let is_reachable = || {
-        let claim = Claim {
+        let claim = BlockClaim {
             block: POff::new(block),
             size,
             hint,
@@ -197,18 +201,18 @@ fn resolve(
         }
     };
     match (is_retire, state) {
-        (false, State::Free) if is_reachable() => {
-            chunks.set_state(chunk, block, count, State::Allocated);
+        (false, BlockState::Free) if is_reachable() => {
+            chunks.set_state(chunk, block, count, BlockState::Allocated);
         }
-        (true, State::Allocated) if !is_reachable() => {
-            chunks.set_state(chunk, block, count, State::Free);
+        (true, BlockState::Allocated) if !is_reachable() => {
+            chunks.set_state(chunk, block, count, BlockState::Free);
         }
         _ => {}
     }
     Ok(())
 }
 
-fn refers_sealed(medium: &Medium, claim: Claim) -> bool {
+fn refers_sealed(medium: &Medium, claim: BlockClaim) -> bool {
     let root: &super::super::atomic::PAtomicU64 = medium.at(POff::new(ROOT_OFFSET));
     // ORDER: Relaxed: nobody else has the pool while it is opened.
     unseal(root.load(medium, std::sync::atomic::Ordering::Relaxed)) == Some(claim.block.raw())

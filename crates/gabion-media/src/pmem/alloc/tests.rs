@@ -215,11 +215,11 @@ fn threads_never_share_a_block() {
 
 /// An allocator on a file system with space for so many chunks.
 fn allocator_with_space(chunks: &Arc<AtomicU64>) -> Allocator {
-    let geometry = Geometry::new(1 << 20, 1, 4096).unwrap();
+    let geometry = PoolGeometry::new(1 << 20, 1, 4096).unwrap();
     let region = Region::new(1 << 20);
     let medium = Medium::new(region, FlushMode::Nothing, false, None);
     let space = Arc::clone(chunks);
-    let grow: Grow = Box::new(move |_, to| {
+    let grow: GrowPool = Box::new(move |_, to| {
         if to <= space.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -233,7 +233,7 @@ fn allocator_with_space(chunks: &Arc<AtomicU64>) -> Allocator {
         2,
         true,
         &Reachable::Word,
-        Keeps::default(),
+        PoolReserve::default(),
         grow,
     )
     .unwrap()
@@ -247,14 +247,14 @@ fn a_full_file_system_is_an_error_and_no_more() {
     let refusal = loop {
         match allocator.reserve(4096, 16, 0) {
             Ok(ticket) => {
-                allocator.commit(&ticket, State::Allocated);
+                allocator.commit(&ticket, BlockState::Allocated);
                 tickets.push(ticket);
             }
             Err(refusal) => break refusal,
         }
     };
     assert!(
-        matches!(&refusal, Refusal::Failed(error) if error.is_no_space()),
+        matches!(&refusal, AllocError::Failed(error) if error.is_no_space()),
         "{refusal:?}"
     );
     assert_eq!(
@@ -279,14 +279,14 @@ fn what_nobody_reads_any_more_is_had_on_a_full_file_system() {
     let tickets: Vec<_> = (0..3)
         .map(|_| {
             let ticket = allocator.reserve(4096, 16, 0).unwrap();
-            allocator.commit(&ticket, State::Allocated);
+            allocator.commit(&ticket, BlockState::Allocated);
             ticket
         })
         .collect();
     assert!(allocator.reserve(4096, 16, 0).is_err());
     let Intent { block, count, .. } = tickets[1].intent;
     let retired = allocator.prepare_retire(block, 0).unwrap();
-    allocator.commit(&retired, State::Retired);
+    allocator.commit(&retired, BlockState::Retired);
     let guard = allocator.epochs.enter();
     allocator.epochs.defer(&guard, block, count);
     drop(guard);
@@ -300,10 +300,16 @@ fn too_many_operations_in_flight_are_refused() {
     let open: Vec<_> = (0..SLOTS)
         .map(|_| allocator.reserve(16, 16, 0).unwrap())
         .collect();
-    assert!(matches!(allocator.reserve(16, 16, 0), Err(Refusal::Busy)));
-    allocator.commit(&open[3], State::Allocated);
+    assert!(matches!(
+        allocator.reserve(16, 16, 0),
+        Err(AllocError::Busy)
+    ));
+    allocator.commit(&open[3], BlockState::Allocated);
     allocator.cancel(&open[4]);
     allocator.reserve(16, 16, 0).unwrap();
     allocator.reserve(16, 16, 0).unwrap();
-    assert!(matches!(allocator.reserve(16, 16, 0), Err(Refusal::Busy)));
+    assert!(matches!(
+        allocator.reserve(16, 16, 0),
+        Err(AllocError::Busy)
+    ));
 }

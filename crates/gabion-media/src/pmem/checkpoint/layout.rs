@@ -69,7 +69,7 @@ pub(super) struct FileHeader {
 
 /// Why a header is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BadHeader {
+pub(super) enum HeaderError {
     Foreign,
     Version(u32),
     Damaged,
@@ -87,15 +87,15 @@ impl FileHeader {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<FileHeader, BadHeader> {
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<FileHeader, HeaderError> {
         if bytes[..8] != MAGIC {
-            return Err(BadHeader::Foreign);
+            return Err(HeaderError::Foreign);
         }
         if u32_at(bytes, 12) != header_crc(bytes) {
-            return Err(BadHeader::Damaged);
+            return Err(HeaderError::Damaged);
         }
         if u32_at(bytes, 8) != VERSION {
-            return Err(BadHeader::Version(u32_at(bytes, 8)));
+            return Err(HeaderError::Version(u32_at(bytes, 8)));
         }
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&bytes[16..32]);
@@ -112,14 +112,14 @@ fn header_crc(bytes: &[u8; HEADER_BYTES]) -> u32 {
 
 /// The head of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct PieceHead {
     pub(super) sequence: u64,
     pub(super) piece: u32,
     pub(super) pages: u32,
     pub(super) is_last: bool,
 }
 
-impl Head {
+impl PieceHead {
     /// Writes head and entries for a piece at `offset` to the front of `bytes`.
     pub(super) fn encode(&self, uuid: &[u8; 16], offset: u64, entries: &[u8], bytes: &mut Vec<u8>) {
         bytes.extend(PIECE_MAGIC);
@@ -135,13 +135,13 @@ impl Head {
     }
 
     /// Reads a head without its check; none if it cannot be one.
-    pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
+    pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<PieceHead> {
         let pages = u32_at(bytes, 20);
         let is_plausible = bytes[..4] == PIECE_MAGIC
             && pages as usize <= PIECE_PAGES
             && u32_at(bytes, 24) <= 1
             && u32_at(bytes, 28) == 0;
-        is_plausible.then(|| Head {
+        is_plausible.then(|| PieceHead {
             sequence: u64_at(bytes, 8),
             piece: u32_at(bytes, 16),
             pages,

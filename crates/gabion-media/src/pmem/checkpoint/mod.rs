@@ -11,10 +11,10 @@
 //! by renaming.
 //!
 //! Which pages changed is known from the stores to the pool (`dirty`). An image is taken while
-//! nobody changes the pool (`gate`); so it is the pool as the end of the process would have left it
-//! at that moment, and the structures' own recovery does the rest. It does not matter which stores
-//! were flushed: on persistent memory a structure may leave some for later, and a checkpoint has
-//! them.
+//! nobody changes the pool (`checkpoint_gate`); so it is the pool as the end of the process would
+//! have left it at that moment, and the structures' own recovery does the rest. It does not matter
+//! which stores were flushed: on persistent memory a structure may leave some for later, and a
+//! checkpoint has them.
 //!
 //! # Invariants
 //! - I1. All bytes up to the end of the last finished checkpoint are durable, and they are the ones
@@ -36,7 +36,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub(super) use self::layout::PAGE_BYTES;
-use self::layout::{ENTRY_BYTES, FileHeader, HEADER_BYTES, Head, PIECE_PAGES};
+use self::layout::{ENTRY_BYTES, FileHeader, HEADER_BYTES, PIECE_PAGES, PieceHead};
 use crate::crc32c;
 use crate::disk::{Appender, Disk, TEMPORARY_SUFFIX};
 use crate::{Error, Purpose, Result};
@@ -301,7 +301,7 @@ fn write_pieces(
             count += 1;
         }
         let is_last = pages.peek().is_none();
-        let head = Head {
+        let head = PieceHead {
             sequence,
             piece,
             pages: count,

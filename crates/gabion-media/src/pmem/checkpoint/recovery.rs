@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::layout::{
-    BadHeader, ENTRY_BYTES, FileHeader, HEAD_BYTES, HEADER_BYTES, Head, PIECE_MAGIC, VERSION,
-    is_intact, u32_at, u64_at,
+    ENTRY_BYTES, FileHeader, HEAD_BYTES, HEADER_BYTES, HeaderError, PIECE_MAGIC, PieceHead,
+    VERSION, is_intact, u32_at, u64_at,
 };
 use super::{Checkpoint, Page, Place};
 use crate::crc32c;
@@ -96,12 +96,12 @@ fn read_header(file: &ReadFile, path: &Path) -> Result<FileHeader> {
     file.read_exact_at(&mut bytes, 0)?;
     FileHeader::decode(&bytes).map_err(|bad| {
         let fault = match bad {
-            BadHeader::Foreign => PoolFault::ForeignCheckpoint,
-            BadHeader::Version(found) => PoolFault::Version {
+            HeaderError::Foreign => PoolFault::ForeignCheckpoint,
+            HeaderError::Version(found) => PoolFault::Version {
                 found,
                 known: VERSION,
             },
-            BadHeader::Damaged => return damaged(path, "checkpoint's header", 0),
+            HeaderError::Damaged => return damaged(path, "checkpoint's header", 0),
         };
         Error::Pool {
             path: path.into(),
@@ -190,14 +190,15 @@ fn read_piece(
     file: &ReadFile,
     header: &FileHeader,
     offset: u64,
-) -> Result<Option<(Head, Vec<u8>)>> {
+) -> Result<Option<(PieceHead, Vec<u8>)>> {
     let rest = file.len().saturating_sub(offset);
     if rest < HEAD_BYTES as u64 {
         return Ok(None);
     }
     let mut head_bytes = [0; HEAD_BYTES];
     file.read_exact_at(&mut head_bytes, offset)?;
-    let Some(head) = Head::decode(&head_bytes).filter(|head| head.piece_bytes() <= rest) else {
+    let Some(head) = PieceHead::decode(&head_bytes).filter(|head| head.piece_bytes() <= rest)
+    else {
         return Ok(None);
     };
     let mut front = vec![0; head.front_bytes()];

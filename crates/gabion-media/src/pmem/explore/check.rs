@@ -5,16 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Limits;
-use super::image::{Image, Line, WORDS};
-use super::subject::{Outcome, Stage, Subject};
-use super::watch::{Endless, Lens};
+use super::ExploreLimits;
+use super::image::{CrashImage, LineWords, WORDS};
+use super::subject::{OpOutcome, Subject, SubjectMedium};
+use super::watch::{CheckWatcher, StepLimitReached};
 use crate::pmem::region::Region;
-use crate::pmem::trace::Step;
+use crate::pmem::trace::TraceStep;
 use crate::seeded::mix;
 
 /// What is demanded of the images of a moment.
-pub(super) enum Demand<C> {
+pub(super) enum ImageCheck<C> {
     /// What the history allows in the phase that it is in.
     History,
     /// What a recovery that came to its end has shown, or what the operations after it made of
@@ -23,29 +23,29 @@ pub(super) enum Demand<C> {
 }
 
 /// Says whether a content is as it must be. `None`: there is no structure yet.
-pub(super) type Verdict<'v, C> = dyn Fn(Option<&C>) -> Result<(), String> + 'v;
+pub(super) type ContentCheck<'v, C> = dyn Fn(Option<&C>) -> Result<(), String> + 'v;
 
 /// The memory in which images are checked, and the durable content behind it.
 ///
 /// Between checks the memory equals the image.
-pub(super) struct Bench<'s, S: Subject> {
+pub(super) struct CheckMemory<'s, S: Subject> {
     subject: &'s S,
-    stage: Stage,
-    lens: Arc<Lens>,
-    pub(super) image: Image,
+    stage: SubjectMedium,
+    lens: Arc<CheckWatcher>,
+    pub(super) image: CrashImage,
     probes: Vec<S::Op>,
     /// So many probes are recorded behind a recovery.
     recorded: usize,
     steps: u64,
 }
 
-impl<'s, S: Subject> Bench<'s, S> {
-    pub(super) fn new(subject: &'s S, base: &[u8], limits: &Limits) -> Bench<'s, S> {
-        let image = Image::new(base);
-        let lens = Arc::new(Lens::new(image.lines().len()));
-        let bench = Bench {
+impl<'s, S: Subject> CheckMemory<'s, S> {
+    pub(super) fn new(subject: &'s S, base: &[u8], limits: &ExploreLimits) -> CheckMemory<'s, S> {
+        let image = CrashImage::new(base);
+        let lens = Arc::new(CheckWatcher::new(image.lines().len()));
+        let bench = CheckMemory {
             subject,
-            stage: Stage::new(Region::new(base.len()), lens.clone()),
+            stage: SubjectMedium::new(Region::new(base.len()), lens.clone()),
             lens,
             image,
             probes: subject.probes(),
@@ -58,12 +58,12 @@ impl<'s, S: Subject> Bench<'s, S> {
         bench
     }
 
-    pub(super) fn lens(&self) -> &Lens {
+    pub(super) fn lens(&self) -> &CheckWatcher {
         &self.lens
     }
 
     /// Puts a content of a line into the memory.
-    pub(super) fn lay(&self, line: u32, content: &Line) {
+    pub(super) fn lay(&self, line: u32, content: &LineWords) {
         let at = line as usize * WORDS;
         let words = &self.stage.region().words()[at..at + WORDS];
         for (word, value) in words.iter().zip(content) {
@@ -99,7 +99,7 @@ impl<'s, S: Subject> Bench<'s, S> {
     /// it was never created, and then what it holds after each recorded probe.
     pub(super) fn check(
         &self,
-        judge: &Verdict<'_, S::Content>,
+        judge: &ContentCheck<'_, S::Content>,
         records: bool,
         is_thorough: bool,
     ) -> Result<Vec<Option<S::Content>>, String> {
@@ -110,7 +110,7 @@ impl<'s, S: Subject> Bench<'s, S> {
 
     fn open_and_check(
         &self,
-        judge: &Verdict<'_, S::Content>,
+        judge: &ContentCheck<'_, S::Content>,
         records: bool,
         is_thorough: bool,
     ) -> Result<Vec<Option<S::Content>>, String> {
@@ -155,13 +155,13 @@ impl<'s, S: Subject> Bench<'s, S> {
                 self.lens.stop_recording();
                 shown = None;
             }
-            self.lens.mark(Step::Begin { op: number });
+            self.lens.mark(TraceStep::Begin { op: number });
             let outcome = self.subject.apply(&structure, op);
             match outcome.map_err(|error| format!("after recovery {op:?} fails: {error}"))? {
-                Outcome::Done => self.subject.expect(&mut holds, op),
-                Outcome::Refused => {}
+                OpOutcome::Done => self.subject.expect(&mut holds, op),
+                OpOutcome::Refused => {}
             }
-            self.lens.mark(Step::End { op: number });
+            self.lens.mark(TraceStep::End { op: number });
             if let Some(shown) = &mut shown {
                 shown.push(Some(holds.clone()));
             }
@@ -198,7 +198,7 @@ impl<'s, S: Subject> Bench<'s, S> {
 
 /// What a panic says.
 fn told(payload: &(dyn std::any::Any + Send)) -> String {
-    if payload.is::<Endless>() {
+    if payload.is::<StepLimitReached>() {
         return "it does not come to an end".to_owned();
     }
     let text = payload

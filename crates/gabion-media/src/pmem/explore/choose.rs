@@ -1,33 +1,34 @@
 //! Which of the possible images to try.
 //!
-//! Two ways. [`Search`] goes through all of them: it varies a line only once a check has read it,
-//! so that images which no check can tell apart are tried once. [`samples`] picks some when there
-//! are too many: the extremes, moments of the run as it happened, and others drawn from a seed.
+//! Two ways. [`ChoiceSearch`] goes through all of them: it varies a line only once a check has read
+//! it, so that images which no check can tell apart are tried once. [`samples`] picks some when
+//! there are too many: the extremes, moments of the run as it happened, and others drawn from a
+//! seed.
 
-use super::pending::Unsettled;
-use crate::seeded::Random;
+use super::uncertain::UncertainLine;
+use crate::seeded::SeededRng;
 
 /// A choice for some of the lines; the others are without any of their stores.
-pub(super) type Picks = Vec<(usize, usize)>;
+pub(super) type LineChoices = Vec<(usize, usize)>;
 
 /// A walk through all combinations of choices that matter, depth first.
 #[derive(Default)]
-pub(super) struct Search {
-    decided: Picks,
+pub(super) struct ChoiceSearch {
+    decided: LineChoices,
     is_decided: Vec<bool>,
 }
 
-impl Search {
+impl ChoiceSearch {
     /// For so many lines.
-    pub(super) fn new(lines: usize) -> Search {
-        Search {
+    pub(super) fn new(lines: usize) -> ChoiceSearch {
+        ChoiceSearch {
             decided: Vec::new(),
             is_decided: vec![false; lines],
         }
     }
 
     /// The image to try now.
-    pub(super) fn picks(&self) -> &Picks {
+    pub(super) fn picks(&self) -> &LineChoices {
         &self.decided
     }
 
@@ -53,9 +54,13 @@ impl Search {
 }
 
 /// About `count` images among too many.
-pub(super) fn samples(lines: &[&Unsettled], count: usize, random: &mut Random) -> Vec<Picks> {
-    let none = Picks::new;
-    let all = || -> Picks { lines.iter().map(|line| line.all()).enumerate().collect() };
+pub(super) fn samples(
+    lines: &[&UncertainLine],
+    count: usize,
+    random: &mut SeededRng,
+) -> Vec<LineChoices> {
+    let none = LineChoices::new;
+    let all = || -> LineChoices { lines.iter().map(|line| line.all()).enumerate().collect() };
     let mut images = vec![none(), all()];
     if lines.is_empty() {
         return images;
@@ -65,7 +70,7 @@ pub(super) fn samples(lines: &[&Unsettled], count: usize, random: &mut Random) -
     events.sort_unstable();
     events.dedup();
     for event in strided(events.len(), count / 4, random) {
-        let upto = |line: &&Unsettled| line.upto(events[event]);
+        let upto = |line: &&UncertainLine| line.upto(events[event]);
         images.push(lines.iter().map(upto).enumerate().collect());
     }
     // One line alone, and all but one.
@@ -79,7 +84,7 @@ pub(super) fn samples(lines: &[&Unsettled], count: usize, random: &mut Random) -
         // How many lines in eight are without their stores, and how many with all of them.
         let without = random.index(9);
         let with = random.index(9 - without);
-        let pick = |(at, line): (usize, &&Unsettled)| {
+        let pick = |(at, line): (usize, &&UncertainLine)| {
             let choice = match random.index(8) {
                 eighth if eighth < without => 0,
                 eighth if eighth < without + with => line.all(),
@@ -93,7 +98,7 @@ pub(super) fn samples(lines: &[&Unsettled], count: usize, random: &mut Random) -
 }
 
 /// At most `count` numbers below `of`, evenly apart, from a start that is drawn.
-fn strided(of: usize, count: usize, random: &mut Random) -> Vec<usize> {
+fn strided(of: usize, count: usize, random: &mut SeededRng) -> Vec<usize> {
     if of == 0 || count == 0 {
         return Vec::new();
     }
@@ -110,7 +115,7 @@ mod tests {
     fn the_search_tries_each_combination_of_what_is_read_once() {
         // Line 1 is read only while line 0 has its choice 2; line 2 never.
         let choices = [3, 4, 5];
-        let mut search = Search::new(3);
+        let mut search = ChoiceSearch::new(3);
         let mut tried = Vec::new();
         loop {
             search.depends_on(0);
@@ -126,7 +131,7 @@ mod tests {
         assert_eq!(tried[1], [(0, 1)]);
         assert_eq!(tried[5], [(0, 2), (1, 3)]);
 
-        let mut search = Search::new(3);
+        let mut search = ChoiceSearch::new(3);
         let mut count = 0;
         loop {
             (0..3).for_each(|line| search.depends_on(line));
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn strides_keep_to_their_bounds() {
-        let mut random = Random::new(1);
+        let mut random = SeededRng::new(1);
         for of in 0..40 {
             for count in 0..50 {
                 let numbers = strided(of, count, &mut random);

@@ -9,9 +9,9 @@
 //! et al., DISC 2016). So a read that returned a value binds the recovery to it.
 //!
 //! # Threads
-//! The threads are real ones and pause now and then, so that the others overtake them (`pace`). How
-//! they interleave differs from run to run; the trace keeps how they did, and all that follows from
-//! it is repeatable.
+//! The threads are real ones and pause now and then, so that the others overtake them (`pause`).
+//! How they interleave differs from run to run; the trace keeps how they did, and all that follows
+//! from it is repeatable.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Barrier};
@@ -19,12 +19,12 @@ use std::sync::{Arc, Barrier};
 use parking_lot::Mutex;
 
 use super::check::hash_of_value;
-use super::pace::Pace;
+use super::pause::PauseSchedule;
 use super::record::History;
-use super::subject::{Stage, Subject};
-use super::watch::Recorder;
+use super::subject::{Subject, SubjectMedium};
+use super::watch::EventRecorder;
 use crate::pmem::region::Region;
-use crate::pmem::trace::{Step, Trace, Watcher};
+use crate::pmem::trace::{Trace, TraceStep, Watcher};
 use crate::seeded::mix;
 
 /// Operations on a key at most, as the search for their order keeps them as bits.
@@ -92,16 +92,19 @@ impl ConcurrentRun {
         S: Keyed,
     {
         let region = Region::new(usize::try_from(subject.bytes()).unwrap_or(usize::MAX));
-        let recorder = Arc::new(Recorder::new(region.to_vec(), Some(Pace::new(seed))));
-        let stage = Stage::new(region.clone(), recorder.clone());
+        let recorder = Arc::new(EventRecorder::new(
+            region.to_vec(),
+            Some(PauseSchedule::new(seed)),
+        ));
+        let stage = SubjectMedium::new(region.clone(), recorder.clone());
         let structure = subject.create(&stage)?;
         for op in setup {
             subject.apply(&structure, op)?;
         }
         let before = subject.content(&structure)?;
         // All of the setup is one step for the walk.
-        recorder.mark(Step::Begin { op: u32::MAX }, 0);
-        recorder.mark(Step::End { op: u32::MAX }, 0);
+        recorder.mark(TraceStep::Begin { op: u32::MAX }, 0);
+        recorder.mark(TraceStep::End { op: u32::MAX }, 0);
         let done = run_threads(subject, &structure, &recorder, threads)?;
         recorder.compare(&region)?;
         let after = subject.content(&structure)?;
@@ -128,8 +131,8 @@ impl ConcurrentRun {
         let mut places: BTreeMap<u32, usize> = BTreeMap::new();
         for event in self.trace.iter() {
             let (op, is_begin) = match event.step {
-                Step::Begin { op } => (op, true),
-                Step::End { op } => (op, false),
+                TraceStep::Begin { op } => (op, true),
+                TraceStep::End { op } => (op, false),
                 _ => continue,
             };
             phase += 1;
@@ -197,7 +200,7 @@ impl ConcurrentRun {
 }
 
 /// Tells the others when its thread ends, also by a panic.
-struct Leaves<'p>(&'p Pace);
+struct Leaves<'p>(&'p PauseSchedule);
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
@@ -209,7 +212,7 @@ impl Drop for Leaves<'_> {
 fn run_threads<S>(
     subject: &S,
     structure: &S::Structure,
-    recorder: &Recorder,
+    recorder: &EventRecorder,
     threads: &[Vec<S::Op>],
 ) -> Result<BTreeMap<u32, (String, Access)>, String>
 where
@@ -231,10 +234,10 @@ where
                 start.wait();
                 let _leaves = recorder.pace().map(Leaves);
                 for (number, op) in numbers.zip(ops) {
-                    recorder.mark(Step::Begin { op: number }, thread);
+                    recorder.mark(TraceStep::Begin { op: number }, thread);
                     recorder.pause();
                     let access = subject.access(structure, op);
-                    recorder.mark(Step::End { op: number }, thread);
+                    recorder.mark(TraceStep::End { op: number }, thread);
                     match access {
                         Ok(access) => {
                             let text = format!("{op:?} of thread {thread}");

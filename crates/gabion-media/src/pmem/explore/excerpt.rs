@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::pmem::trace::{Step, Trace};
+use crate::pmem::trace::{Trace, TraceStep};
 
 /// Steps shown at most.
 const SHOWN: usize = 60;
@@ -17,7 +17,7 @@ pub(super) fn excerpt(
     name: &dyn Fn(u32) -> String,
 ) -> String {
     let events = || trace.iter().enumerate().take(index);
-    let is_begin = |step: Step<'_>| matches!(step, Step::Begin { .. });
+    let is_begin = |step: TraceStep<'_>| matches!(step, TraceStep::Begin { .. });
     let begins = events().filter(|(_, event)| is_begin(event.step));
     let begin = begins.map(|(at, _)| at).last().unwrap_or(0);
     // What was left open by earlier operations matters too.
@@ -29,14 +29,14 @@ pub(super) fn excerpt(
     }
     for (at, event) in events().skip(first) {
         let fate = match (event.step, fates.get(&at)) {
-            (Step::Store { .. } | Step::NtStore { .. }, None) => "certain",
+            (TraceStep::Store { .. } | TraceStep::NtStore { .. }, None) => "certain",
             (_, Some((0, _))) => "LOST",
             (_, Some((arrived, all))) if arrived == all => "arrived",
             (_, Some(_)) => "TORN",
             (_, None) => "",
         };
         let _ = write!(text, "  {at:>6} {fate:<8} {event}");
-        if let Step::Begin { op } = event.step {
+        if let TraceStep::Begin { op } = event.step {
             let _ = write!(text, ": {}", name(op));
         }
         text.push('\n');

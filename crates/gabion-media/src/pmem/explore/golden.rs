@@ -23,7 +23,7 @@ use std::fmt::Write;
 
 use super::record::Run;
 use super::subject::Subject;
-use crate::pmem::trace::{LINE, Step};
+use crate::pmem::trace::{LINE, TraceStep};
 
 /// Columns that a line of the text has at most.
 const COLUMNS: usize = 100;
@@ -43,30 +43,32 @@ impl<S: Subject> Run<S> {
         let mut is_wanted = false;
         for event in self.trace.iter() {
             match event.step {
-                Step::Begin { op } => {
+                TraceStep::Begin { op } => {
                     kind = self.names.get(op as usize).copied().unwrap_or("");
                     is_wanted = op as usize >= self.first();
                     names = Names::default();
                     group.clear();
                     body.clear();
                 }
-                Step::End { .. } => {
+                TraceStep::End { .. } => {
                     write_group(&mut body, &group, false);
                     group.clear();
                     if is_wanted && known.insert((kind, body.clone())) {
                         let _ = write!(text, "{kind}\n{body}");
                     }
                 }
-                Step::Store { offset, bytes } => group.push(names.mark("st", offset, bytes.len())),
-                Step::NtStore { offset, bytes } => {
+                TraceStep::Store { offset, bytes } => {
+                    group.push(names.mark("st", offset, bytes.len()))
+                }
+                TraceStep::NtStore { offset, bytes } => {
                     group.push(names.mark("nt", offset, bytes.len()));
                 }
-                Step::Flush { offset } => group.push(names.mark("fl", offset, 0)),
-                Step::Fence => {
+                TraceStep::Flush { offset } => group.push(names.mark("fl", offset, 0)),
+                TraceStep::Fence => {
                     write_group(&mut body, &group, true);
                     group.clear();
                 }
-                Step::Load { .. } => {}
+                TraceStep::Load { .. } => {}
             }
         }
         text
@@ -170,7 +172,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seeded::Random;
+    use crate::seeded::SeededRng;
 
     fn mark(what: &'static str, line: &str, at: u64, len: u64) -> Mark {
         Mark {
@@ -211,7 +213,7 @@ mod tests {
     /// What cannot be read back would be a difference that no diff shows.
     #[test]
     fn a_group_says_all_that_is_done() {
-        let mut random = Random::new(1);
+        let mut random = SeededRng::new(1);
         let (mut runs, mut wrapped) = (0, 0);
         for _ in 0..2000 {
             let mut group: Vec<Mark> = Vec::new();

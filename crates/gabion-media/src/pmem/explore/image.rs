@@ -12,20 +12,20 @@ pub(super) const WORDS: usize = 8;
 const _: () = assert!(WORD_BYTES as u64 == WORD && (WORDS * WORD_BYTES) as u64 == LINE);
 
 /// The content of a line, as little-endian words.
-pub(super) type Line = [u64; WORDS];
+pub(super) type LineWords = [u64; WORDS];
 
 /// The durable content of a medium. The hash of equal contents is equal, and changes with every
 /// line that changes, so that images are recognized without looking at them.
-pub(super) struct Image {
-    lines: Vec<Line>,
+pub(super) struct CrashImage {
+    lines: Vec<LineWords>,
     hash: u64,
-    /// Lines before their change, for [`Image::undo`].
-    journal: Vec<(u32, Line)>,
+    /// Lines before their change, for [`CrashImage::undo`].
+    journal: Vec<(u32, LineWords)>,
 }
 
-impl Image {
+impl CrashImage {
     /// The image that holds `bytes`; what is missing at the end of the last line is zero.
-    pub(super) fn new(bytes: &[u8]) -> Image {
+    pub(super) fn new(bytes: &[u8]) -> CrashImage {
         let line = |bytes: &[u8]| {
             let mut words = [0; WORDS];
             for (word, bytes) in words.iter_mut().zip(bytes.chunks(WORD_BYTES)) {
@@ -35,9 +35,9 @@ impl Image {
             }
             words
         };
-        let lines: Vec<Line> = bytes.chunks(WORDS * WORD_BYTES).map(line).collect();
+        let lines: Vec<LineWords> = bytes.chunks(WORDS * WORD_BYTES).map(line).collect();
         // Only differences between images of one medium matter, so the hash may begin anywhere.
-        Image {
+        CrashImage {
             lines,
             hash: 0,
             journal: Vec::new(),
@@ -45,12 +45,12 @@ impl Image {
     }
 
     /// The content of a line.
-    pub(super) fn line(&self, line: u32) -> &Line {
+    pub(super) fn line(&self, line: u32) -> &LineWords {
         &self.lines[line as usize]
     }
 
     /// All lines in their order.
-    pub(super) fn lines(&self) -> &[Line] {
+    pub(super) fn lines(&self) -> &[LineWords] {
         &self.lines
     }
 
@@ -60,14 +60,14 @@ impl Image {
     }
 
     /// Gives a line another content.
-    pub(super) fn set(&mut self, line: u32, content: Line) {
+    pub(super) fn set(&mut self, line: u32, content: LineWords) {
         let before = self.lines[line as usize];
         self.hash ^= hash_of(line, &before) ^ hash_of(line, &content);
         self.journal.push((line, before));
         self.lines[line as usize] = content;
     }
 
-    /// A moment to which [`Image::undo`] can return.
+    /// A moment to which [`CrashImage::undo`] can return.
     pub(super) fn mark(&self) -> usize {
         self.journal.len()
     }
@@ -99,7 +99,7 @@ impl Image {
 }
 
 /// A hash of a line's content and its place.
-pub(super) fn hash_of(line: u32, content: &Line) -> u64 {
+pub(super) fn hash_of(line: u32, content: &LineWords) -> u64 {
     let mut hash = mix(u64::from(line) + 1);
     for word in content {
         hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_hash_follows_the_content_and_not_the_way_to_it() {
-        let mut image = Image::new(&[7; 300]);
+        let mut image = CrashImage::new(&[7; 300]);
         assert_eq!(image.lines().len(), 5);
         assert_eq!(
             image.line(4)[5],

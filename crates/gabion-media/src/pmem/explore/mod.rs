@@ -4,7 +4,7 @@
 //! A history of operations is run once on a watched medium. From its events follows, for every
 //! moment, which stores are certain to have reached the medium and which are not: a flush counts
 //! once its thread has fenced, and until then the caches may have written a line back or not
-//! ([`pending`] has the rules). The explorer lays out every image that may be left, opens the
+//! ([`uncertain`] has the rules). The explorer lays out every image that may be left, opens the
 //! structure on it and compares what it holds with what the history allows: all operations that
 //! had returned, and the one under way whole or absent. Then the recovered structure must take
 //! further operations, and the power may fail again during its recovery.
@@ -33,31 +33,31 @@ mod excerpt;
 mod golden;
 mod image;
 mod mutant;
-mod pace;
-mod pending;
+mod pause;
 mod record;
 mod report;
 mod subject;
 #[cfg(test)]
 mod tests;
+mod uncertain;
 mod walk;
 mod watch;
 
 pub use concurrent::{Access, ConcurrentRun, Keyed};
-pub use mutant::{Barrier, Mutant, MutantReport, Tried};
-pub use record::{Act, History, Run};
+pub use mutant::{Barrier, Mutant, MutantOutcome, MutantReport};
+pub use record::{History, HistoryStep, Run};
 pub use report::{KindCounts, Report, Violation};
-pub use subject::{Outcome, Stage, Subject};
+pub use subject::{OpOutcome, Subject, SubjectMedium};
 
 use std::collections::BTreeSet;
 
-use crate::pmem::trace::Step;
-use mutant::Count;
-use walk::{Places, Seen, Walker};
+use crate::pmem::trace::TraceStep;
+use mutant::BarrierCount;
+use walk::{KnownImages, SiteSet, Walker};
 
 /// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CrashKind {
     /// The power: what was not flushed and fenced may be lost.
     Power,
     /// The process, at any of its stores; all of them survive. So it is also with caches that
@@ -67,9 +67,9 @@ pub enum Failure {
 
 /// How far an exploration goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ExploreLimits {
     /// What fails.
-    pub failure: Failure,
+    pub failure: CrashKind,
     /// A moment with at most so many images has all of them tried.
     pub all: u64,
     /// Of other moments, so many images are tried besides.
@@ -91,12 +91,12 @@ pub struct Limits {
     pub seed: u64,
 }
 
-impl Default for Limits {
+impl Default for ExploreLimits {
     /// All images of a moment up to 4,096, else 512; crashes during recovery, with up to 256
     /// images for each moment, else 32, and no probe after it.
-    fn default() -> Limits {
-        Limits {
-            failure: Failure::Power,
+    fn default() -> ExploreLimits {
+        ExploreLimits {
+            failure: CrashKind::Power,
             all: 4096,
             sample: 512,
             nested_all: 256,
@@ -110,14 +110,14 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ExploreLimits {
     /// The default, with what the environment says instead: `GABION_CRASH_ALL`,
     /// `GABION_CRASH_SAMPLE`, `GABION_CRASH_DEPTH` and `GABION_CRASH_SEED` for long runs and to
     /// repeat one. Numbers are decimal, or hexadecimal after `0x`.
     ///
     /// # Panics
     /// If one of them is not a number.
-    pub fn from_env() -> Limits {
+    pub fn from_env() -> ExploreLimits {
         let number = |name: &str, default: u64| {
             let Ok(text) = std::env::var(name) else {
                 return default;
@@ -128,9 +128,9 @@ impl Limits {
             };
             number.unwrap_or_else(|_| panic!("{name} is {text:?}, which is not a number"))
         };
-        let default = Limits::default();
+        let default = ExploreLimits::default();
         let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        Limits {
+        ExploreLimits {
             all: number("GABION_CRASH_ALL", default.all),
             sample: small(number("GABION_CRASH_SAMPLE", default.sample as u64)),
             depth: u32::try_from(number("GABION_CRASH_DEPTH", u64::from(default.depth)))
@@ -160,21 +160,21 @@ impl Limits {
 /// Explores the runs of a subject.
 pub struct Explorer<'s, S: Subject> {
     subject: &'s S,
-    limits: Limits,
-    seen: Seen,
-    run_places: Places,
-    recovery_places: Places,
+    limits: ExploreLimits,
+    seen: KnownImages,
+    run_places: SiteSet,
+    recovery_places: SiteSet,
 }
 
 impl<'s, S: Subject> Explorer<'s, S> {
     /// An explorer that has seen no image yet.
-    pub fn new(subject: &'s S, limits: Limits) -> Explorer<'s, S> {
+    pub fn new(subject: &'s S, limits: ExploreLimits) -> Explorer<'s, S> {
         Explorer {
             subject,
             limits,
-            seen: Seen::default(),
-            run_places: Places::new(),
-            recovery_places: Places::new(),
+            seen: KnownImages::default(),
+            run_places: SiteSet::new(),
+            recovery_places: SiteSet::new(),
         }
     }
 
@@ -211,10 +211,13 @@ impl<'s, S: Subject> Explorer<'s, S> {
     pub fn numbered_mutants(&mut self, runs: &[&dyn History<S::Content>]) -> MutantReport {
         let mut known = BTreeSet::new();
         for run in runs {
-            let mut count = Count::default();
+            let mut count = BarrierCount::default();
             let mut phase = 0;
             for event in run.trace().iter() {
-                phase += usize::from(matches!(event.step, Step::Begin { .. } | Step::End { .. }));
+                phase += usize::from(matches!(
+                    event.step,
+                    TraceStep::Begin { .. } | TraceStep::End { .. }
+                ));
                 let number = count.number(event.step);
                 if let (Some(number), Some(barrier)) = (number, Barrier::of(event.step))
                     && run.is_explored(phase)
@@ -233,8 +236,12 @@ impl<'s, S: Subject> Explorer<'s, S> {
     }
 
     /// Tries whether one of some runs gives a mutant away.
-    pub fn try_mutant(&mut self, mutant: Mutant, runs: &[&dyn History<S::Content>]) -> Tried {
-        let limits = Limits {
+    pub fn try_mutant(
+        &mut self,
+        mutant: Mutant,
+        runs: &[&dyn History<S::Content>],
+    ) -> MutantOutcome {
+        let limits = ExploreLimits {
             violations: 1,
             ..self.limits
         };
@@ -243,8 +250,8 @@ impl<'s, S: Subject> Explorer<'s, S> {
             Mutant::Place(place, barrier) => self.recovery_places.contains(&(*place, *barrier)),
             Mutant::Number(..) => false,
         };
-        let mut fresh = Seen::default();
-        let mut tried = Tried {
+        let mut fresh = KnownImages::default();
+        let mut tried = MutantOutcome {
             mutant,
             caught: None,
             images: 0,

@@ -11,7 +11,7 @@ use std::panic::Location;
 use std::path::Path;
 
 use super::report::Violation;
-use crate::pmem::trace::{Event, Step};
+use crate::pmem::trace::{TraceEvent, TraceStep};
 
 /// What is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +33,10 @@ pub enum Barrier {
 
 impl Barrier {
     /// What a step is, if it is either.
-    pub(super) fn of(step: Step<'_>) -> Option<Barrier> {
+    pub(super) fn of(step: TraceStep<'_>) -> Option<Barrier> {
         match step {
-            Step::Flush { .. } => Some(Barrier::Flush),
-            Step::Fence => Some(Barrier::Fence),
+            TraceStep::Flush { .. } => Some(Barrier::Flush),
+            TraceStep::Fence => Some(Barrier::Fence),
             _ => None,
         }
     }
@@ -44,16 +44,16 @@ impl Barrier {
 
 /// Flushes and fences since the operation began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Count {
+pub(super) struct BarrierCount {
     flushes: usize,
     fences: usize,
 }
 
-impl Count {
+impl BarrierCount {
     /// Follows an event, and numbers it if it is a flush or a fence.
-    pub(super) fn number(&mut self, step: Step<'_>) -> Option<usize> {
-        if let Step::Begin { .. } = step {
-            *self = Count::default();
+    pub(super) fn number(&mut self, step: TraceStep<'_>) -> Option<usize> {
+        if let TraceStep::Begin { .. } = step {
+            *self = BarrierCount::default();
         }
         let count = match Barrier::of(step)? {
             Barrier::Flush => &mut self.flushes,
@@ -69,10 +69,10 @@ impl Mutant {
     /// that of the operation, and `count` has followed the events before.
     pub(super) fn removes(
         &self,
-        event: &Event<'_>,
+        event: &TraceEvent<'_>,
         level: u32,
         kind: &str,
-        count: &mut Count,
+        count: &mut BarrierCount,
     ) -> bool {
         let number = count.number(event.step);
         match self {
@@ -154,7 +154,7 @@ impl fmt::Display for Mutant {
 
 /// A mutant and how it fared.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct MutantOutcome {
     /// The mutant.
     pub mutant: Mutant,
     /// The first image that gave it away; `None` if it survived.
@@ -167,7 +167,7 @@ pub struct Tried {
 #[derive(Clone, Debug, Default)]
 pub struct MutantReport {
     /// Each of them.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<MutantOutcome>,
 }
 
 impl MutantReport {

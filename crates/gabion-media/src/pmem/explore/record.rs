@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::check::hash_of_value;
-use super::subject::{Outcome, Stage, Subject};
-use super::watch::Recorder;
+use super::subject::{OpOutcome, Subject, SubjectMedium};
+use super::watch::EventRecorder;
 use crate::pmem::region::Region;
-use crate::pmem::trace::{Step, Trace};
+use crate::pmem::trace::{Trace, TraceStep};
 use crate::seeded::mix;
 
 /// A part of a history.
 #[derive(Clone, Debug)]
-pub enum Act<Op> {
+pub enum HistoryStep<Op> {
     /// An operation.
     Op(Op),
     /// An operation on another thread, while this one waits. Fences are those of one thread, so
@@ -49,17 +49,17 @@ pub struct Run<S: Subject> {
 /// Where a history stands in a phase: the phases are the stretches between the begins and the
 /// returns of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct PhaseProgress {
     /// Steps that have returned.
     pub(super) done: usize,
     /// Whether the next one is under way.
     pub(super) is_under_way: bool,
 }
 
-impl Standing {
+impl PhaseProgress {
     /// The standing in a phase: each step begins and returns once.
-    pub(super) fn in_phase(phase: usize) -> Standing {
-        Standing {
+    pub(super) fn in_phase(phase: usize) -> PhaseProgress {
+        PhaseProgress {
             done: phase / 2,
             is_under_way: phase % 2 == 1,
         }
@@ -77,11 +77,11 @@ impl<S: Subject> Run<S> {
         subject: &S,
         name: &str,
         setup: &[S::Op],
-        acts: &[Act<S::Op>],
+        acts: &[HistoryStep<S::Op>],
     ) -> Result<Run<S>, String> {
         let region = Region::new(usize::try_from(subject.bytes()).unwrap_or(usize::MAX));
-        let recorder = Arc::new(Recorder::new(region.to_vec(), None));
-        let stage = Stage::new(region.clone(), recorder.clone());
+        let recorder = Arc::new(EventRecorder::new(region.to_vec(), None));
+        let stage = SubjectMedium::new(region.clone(), recorder.clone());
         let mut run = Run {
             name: name.to_owned(),
             trace: Trace::default(),
@@ -97,12 +97,12 @@ impl<S: Subject> Run<S> {
         })?;
         recorder.compare(&region)?;
         run.contents.push(Some(content.clone()));
-        let setup = setup.iter().cloned().map(Act::Op);
+        let setup = setup.iter().cloned().map(HistoryStep::Op);
         for act in setup.chain(acts.iter().cloned()) {
-            let is_closed = matches!(act, Act::Reopen);
-            let is_elsewhere = matches!(act, Act::Elsewhere(_));
+            let is_closed = matches!(act, HistoryStep::Reopen);
+            let is_elsewhere = matches!(act, HistoryStep::Elsewhere(_));
             match act {
-                Act::Op(op) | Act::Elsewhere(op) => {
+                HistoryStep::Op(op) | HistoryStep::Elsewhere(op) => {
                     let text = format!("{op:?}{}", if is_elsewhere { " elsewhere" } else { "" });
                     let outcome = run.do_step(&recorder, subject.name(&op), text, || {
                         let apply = || subject.apply(&structure, &op);
@@ -112,11 +112,11 @@ impl<S: Subject> Run<S> {
                             apply()
                         }
                     })?;
-                    if outcome == Outcome::Done {
+                    if outcome == OpOutcome::Done {
                         subject.expect(&mut content, &op);
                     }
                 }
-                Act::Reopen | Act::Restart => {
+                HistoryStep::Reopen | HistoryStep::Restart => {
                     let name = if is_closed { "reopen" } else { "restart" };
                     structure = run.do_step(&recorder, name, name.to_owned(), || {
                         if is_closed {
@@ -149,15 +149,15 @@ impl<S: Subject> Run<S> {
 
     fn do_step<R>(
         &mut self,
-        recorder: &Recorder,
+        recorder: &EventRecorder,
         name: &'static str,
         text: String,
         act: impl FnOnce() -> Result<R, String>,
     ) -> Result<R, String> {
         let op = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
-        recorder.mark(Step::Begin { op }, 0);
+        recorder.mark(TraceStep::Begin { op }, 0);
         let result = act().map_err(|error| format!("{text}: {error}"))?;
-        recorder.mark(Step::End { op }, 0);
+        recorder.mark(TraceStep::End { op }, 0);
         self.names.push(name);
         self.steps.push(text);
         Ok(result)
@@ -218,7 +218,7 @@ impl<S: Subject> History<S::Content> for Run<S> {
     }
 
     fn judge(&self, phase: usize, content: Option<&S::Content>) -> Result<(), String> {
-        let standing = Standing::in_phase(phase);
+        let standing = PhaseProgress::in_phase(phase);
         let before = self.contents[standing.done].as_ref();
         if content == before {
             return Ok(());
@@ -236,7 +236,7 @@ impl<S: Subject> History<S::Content> for Run<S> {
     }
 
     fn demand(&self, phase: usize) -> u64 {
-        let standing = Standing::in_phase(phase);
+        let standing = PhaseProgress::in_phase(phase);
         let after = standing.done + usize::from(standing.is_under_way);
         demand_of(self.hashes[standing.done], self.hashes[after])
     }
@@ -256,7 +256,7 @@ impl<S: Subject> History<S::Content> for Run<S> {
     }
 
     fn tell(&self, phase: usize) -> String {
-        let Standing { done, is_under_way } = Standing::in_phase(phase);
+        let PhaseProgress { done, is_under_way } = PhaseProgress::in_phase(phase);
         let step = |at: usize| self.steps.get(at).map_or("", String::as_str);
         if is_under_way {
             format!("during step {done}, {}", step(done))

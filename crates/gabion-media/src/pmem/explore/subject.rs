@@ -10,7 +10,7 @@ use crate::pmem::trace::Watcher;
 
 /// What an operation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OpOutcome {
     /// It took effect.
     Done,
     /// The structure refused it, out of space for instance, and must be as before.
@@ -42,14 +42,14 @@ pub trait Subject: Sync {
     ///
     /// # Errors
     /// A sentence; none is expected.
-    fn create(&self, stage: &Stage) -> Result<Self::Structure, String>;
+    fn create(&self, stage: &SubjectMedium) -> Result<Self::Structure, String>;
 
     /// Opens the structure after a crash or after it was closed. `None` says that its creation had
     /// not come to its end.
     ///
     /// # Errors
     /// A sentence; none is expected.
-    fn open(&self, stage: &Stage) -> Result<Option<Self::Structure>, String>;
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Self::Structure>, String>;
 
     /// Closes the structure. By default it is dropped.
     ///
@@ -64,7 +64,7 @@ pub trait Subject: Sync {
     ///
     /// # Errors
     /// A sentence; none is expected.
-    fn apply(&self, structure: &Self::Structure, op: &Self::Op) -> Result<Outcome, String>;
+    fn apply(&self, structure: &Self::Structure, op: &Self::Op) -> Result<OpOutcome, String>;
 
     /// Everything that the structure holds, read through its public operations.
     ///
@@ -98,15 +98,15 @@ pub trait Subject: Sync {
 
 /// The medium that a subject's structure is made on and opened on.
 #[derive(Clone)]
-pub struct Stage {
+pub struct SubjectMedium {
     region: Arc<Region>,
     watcher: Arc<dyn Watcher>,
 }
 
-impl Stage {
+impl SubjectMedium {
     /// The memory, and who is told of what is done to it.
-    pub(super) fn new(region: Arc<Region>, watcher: Arc<dyn Watcher>) -> Stage {
-        Stage { region, watcher }
+    pub(super) fn new(region: Arc<Region>, watcher: Arc<dyn Watcher>) -> SubjectMedium {
+        SubjectMedium { region, watcher }
     }
 
     /// The memory, for pools that are opened on it.

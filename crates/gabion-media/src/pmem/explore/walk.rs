@@ -7,39 +7,39 @@
 //! operations, at which what is demanded changes, and the end.
 //!
 //! # Crash during recovery
-//! What `open` stores, flushes and fences while it checks an image is kept. If it stored
-//! anything, its events are walked in the same way, with that image as the durable content, down
-//! to [`Limits::depth`]. After its end nothing but what it showed is allowed. The first probes
-//! belong to that walk: operations that come after a recovery meet what it left undone. A share
-//! of the images is walked in this way even if recovery stored nothing.
+//! What `open` stores, flushes and fences while it checks an image is kept. If it stored anything,
+//! its events are walked in the same way, with that image as the durable content, down to
+//! [`ExploreLimits::depth`]. After its end nothing but what it showed is allowed. The first probes
+//! belong to that walk: operations that come after a recovery meet what it left undone. A share of
+//! the images is walked in this way even if recovery stored nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 use std::time::Instant;
 
-use super::check::{Bench, Demand, hash_of_value};
-use super::choose::{Picks, Search, samples};
+use super::check::{CheckMemory, ImageCheck, hash_of_value};
+use super::choose::{ChoiceSearch, LineChoices, samples};
 use super::excerpt::excerpt;
-use super::mutant::{Barrier, Count, Mutant};
-use super::pending::{Pending, Unsettled, word_by_word};
+use super::mutant::{Barrier, BarrierCount, Mutant};
 use super::record::{History, SYSTEM, demand_of};
 use super::report::{KindCounts, Report, Violation};
 use super::subject::Subject;
-use super::{Failure, Limits};
-use crate::pmem::trace::{Event, Step, Trace};
-use crate::seeded::{Random, mix};
+use super::uncertain::{UncertainLine, UncertainLines, word_by_word};
+use super::{CrashKind, ExploreLimits};
+use crate::pmem::trace::{Trace, TraceEvent, TraceStep};
+use crate::seeded::{SeededRng, mix};
 
 /// Images known to be good: the hash of an image and its demand, and the number of the list of
 /// lines that its check read.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct KnownImages {
     good: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
     lists: HashMap<Box<[u32]>, u32>,
     reads: Vec<Box<[u32]>>,
 }
 
-impl Seen {
+impl KnownImages {
     /// The number of a list of lines.
     fn list(&mut self, read: &[u32]) -> u32 {
         if let Some(list) = self.lists.get(read) {
@@ -73,23 +73,23 @@ impl Hasher for AsItIs {
 }
 
 /// Places of flushes and fences in the source.
-pub(super) type Places = BTreeSet<(Location<'static>, Barrier)>;
+pub(super) type SiteSet = BTreeSet<(Location<'static>, Barrier)>;
 
 /// The places that a run passed, and those of the recoveries from its images.
 #[derive(Default)]
-pub(super) struct Passed {
-    pub(super) run: Places,
-    pub(super) recovery: Places,
+pub(super) struct PassedSites {
+    pub(super) run: SiteSet,
+    pub(super) recovery: SiteSet,
 }
 
 pub(super) struct Walker<'w, S: Subject> {
-    bench: Bench<'w, S>,
+    bench: CheckMemory<'w, S>,
     history: &'w dyn History<S::Content>,
-    limits: &'w Limits,
-    seen: &'w mut Seen,
+    limits: &'w ExploreLimits,
+    seen: &'w mut KnownImages,
     mutant: Option<&'w Mutant>,
     report: Report,
-    passed: Passed,
+    passed: PassedSites,
     phase: usize,
     reports_loads: bool,
 }
@@ -105,12 +105,12 @@ impl<'w, S: Subject> Walker<'w, S> {
     pub(super) fn new(
         subject: &'w S,
         history: &'w dyn History<S::Content>,
-        limits: &'w Limits,
-        seen: &'w mut Seen,
+        limits: &'w ExploreLimits,
+        seen: &'w mut KnownImages,
         mutant: Option<&'w Mutant>,
     ) -> Walker<'w, S> {
         Walker {
-            bench: Bench::new(subject, history.trace().base(), limits),
+            bench: CheckMemory::new(subject, history.trace().base(), limits),
             history,
             limits,
             seen,
@@ -119,14 +119,14 @@ impl<'w, S: Subject> Walker<'w, S> {
                 seed: limits.seed,
                 ..Report::default()
             },
-            passed: Passed::default(),
+            passed: PassedSites::default(),
             phase: 0,
             reports_loads: subject.reports_loads(),
         }
     }
 
     /// Explores the run.
-    pub(super) fn run(mut self) -> (Report, Passed) {
+    pub(super) fn run(mut self) -> (Report, PassedSites) {
         let began = Instant::now();
         self.walk(self.history.trace(), 0, &[]);
         self.report.elapsed = began.elapsed();
@@ -140,10 +140,10 @@ impl<'w, S: Subject> Walker<'w, S> {
     /// Explores a run or, at a level above 0, a recovery and the operations behind it, after each
     /// of which `shown` has what must be there.
     fn walk(&mut self, trace: &Trace, level: u32, shown: &[Option<S::Content>]) {
-        let mut demand = Demand::History;
-        let mut pending = Pending::default();
+        let mut demand = ImageCheck::History;
+        let mut pending = UncertainLines::default();
         let mut is_fresh = false;
-        let mut count = Count::default();
+        let mut count = BarrierCount::default();
         for (index, event) in trace.iter().enumerate() {
             if self.is_over() {
                 return;
@@ -154,18 +154,18 @@ impl<'w, S: Subject> Walker<'w, S> {
                 level,
             };
             match event.step {
-                Step::Begin { .. } | Step::End { .. } if level == 0 => self.phase += 1,
-                Step::Begin { op } => demand = demand_behind(shown, op as usize, true),
-                Step::End { op } => demand = demand_behind(shown, op as usize, false),
+                TraceStep::Begin { .. } | TraceStep::End { .. } if level == 0 => self.phase += 1,
+                TraceStep::Begin { op } => demand = demand_behind(shown, op as usize, true),
+                TraceStep::End { op } => demand = demand_behind(shown, op as usize, false),
                 _ => self.pass(&event, level),
             }
-            let is_end = matches!(event.step, Step::End { .. });
+            let is_end = matches!(event.step, TraceStep::End { .. });
             let name = self.history.kind(self.phase);
             let is_removed = self
                 .mutant
                 .is_some_and(|mutant| mutant.removes(&event, level, name, &mut count));
-            let may_fail = is_end || is_fresh && event.step == Step::Fence && !is_removed;
-            if may_fail && self.limits.failure == Failure::Power {
+            let may_fail = is_end || is_fresh && event.step == TraceStep::Fence && !is_removed;
+            if may_fail && self.limits.failure == CrashKind::Power {
                 self.point(&mut pending, &moment, &demand);
                 is_fresh = false;
             }
@@ -173,8 +173,8 @@ impl<'w, S: Subject> Walker<'w, S> {
                 continue;
             }
             match self.limits.failure {
-                Failure::Power => is_fresh |= self.take(&mut pending, index, event),
-                Failure::Process => self.die_at(&moment, event, &demand),
+                CrashKind::Power => is_fresh |= self.take(&mut pending, index, event),
+                CrashKind::Process => self.die_at(&moment, event, &demand),
             }
             if level == 0 {
                 self.bench.image.settle();
@@ -191,7 +191,7 @@ impl<'w, S: Subject> Walker<'w, S> {
     }
 
     /// Notes the place of a flush or a fence that mutants may leave out.
-    fn pass(&mut self, event: &Event<'_>, level: u32) {
+    fn pass(&mut self, event: &TraceEvent<'_>, level: u32) {
         let Some(barrier) = Barrier::of(event.step) else {
             return;
         };
@@ -206,7 +206,7 @@ impl<'w, S: Subject> Walker<'w, S> {
     }
 
     /// Takes an event; what becomes certain reaches the memory too.
-    fn take(&mut self, pending: &mut Pending, index: usize, event: Event<'_>) -> bool {
+    fn take(&mut self, pending: &mut UncertainLines, index: usize, event: TraceEvent<'_>) -> bool {
         let mark = self.bench.image.mark();
         let is_store = pending.take(index, event, &mut self.bench.image);
         self.bench.lay_since(mark);
@@ -214,8 +214,13 @@ impl<'w, S: Subject> Walker<'w, S> {
     }
 
     /// The process dies at each word that it stores, and the caches live on.
-    fn die_at(&mut self, moment: &Moment<'_>, event: Event<'_>, demand: &Demand<S::Content>) {
-        let mut settled = Pending::default();
+    fn die_at(
+        &mut self,
+        moment: &Moment<'_>,
+        event: TraceEvent<'_>,
+        demand: &ImageCheck<S::Content>,
+    ) {
+        let mut settled = UncertainLines::default();
         for (line, content) in word_by_word(event.step, &self.bench.image) {
             self.bench.image.set(line, content);
             self.bench.lay(line, &content);
@@ -224,7 +229,7 @@ impl<'w, S: Subject> Walker<'w, S> {
                 return;
             }
         }
-        if matches!(event.step, Step::End { .. }) {
+        if matches!(event.step, TraceStep::End { .. }) {
             self.point(&mut settled, moment, demand);
         }
     }
@@ -235,7 +240,12 @@ impl<'w, S: Subject> Walker<'w, S> {
     }
 
     /// Tries the images that a failure at this moment may leave.
-    fn point(&mut self, pending: &mut Pending, moment: &Moment<'_>, demand: &Demand<S::Content>) {
+    fn point(
+        &mut self,
+        pending: &mut UncertainLines,
+        moment: &Moment<'_>,
+        demand: &ImageCheck<S::Content>,
+    ) {
         if moment.level == 0 {
             if !self.history.is_explored(self.phase) {
                 return;
@@ -243,12 +253,14 @@ impl<'w, S: Subject> Walker<'w, S> {
             self.counts().points += 1;
         }
         let number = match demand {
-            Demand::History => self.history.demand(self.phase),
-            Demand::Either(before, after) => demand_of(hash_of_value(before), hash_of_value(after)),
+            ImageCheck::History => self.history.demand(self.phase),
+            ImageCheck::Either(before, after) => {
+                demand_of(hash_of_value(before), hash_of_value(after))
+            }
         };
         pending.refresh(&self.bench.image);
         let places: Vec<u32> = pending.lines().map(|(line, _)| line).collect();
-        let lines: Vec<&Unsettled> = pending.lines().map(|(_, line)| line).collect();
+        let lines: Vec<&UncertainLine> = pending.lines().map(|(_, line)| line).collect();
         let images = Images {
             number,
             places: &places,
@@ -263,7 +275,7 @@ impl<'w, S: Subject> Walker<'w, S> {
             self.counts().sampled += 1;
         }
         let index = moment.index as u64;
-        let mut random = Random::new(self.limits.seed ^ mix(index ^ self.bench.image.hash()));
+        let mut random = SeededRng::new(self.limits.seed ^ mix(index ^ self.bench.image.hash()));
         for picks in samples(&lines, self.limits.samples(moment.level), &mut random) {
             if self.is_over() {
                 return;
@@ -275,7 +287,7 @@ impl<'w, S: Subject> Walker<'w, S> {
     /// Tries all images that a check can tell apart, unless there are too many.
     fn search(&mut self, images: &Images<'_, S>) -> bool {
         let limit = self.limits.all(images.moment.level);
-        let mut search = Search::new(images.lines.len());
+        let mut search = ChoiceSearch::new(images.lines.len());
         if !self.reports_loads {
             let combinations = images.lines.iter().try_fold(1u64, |product, line| {
                 product.checked_mul(line.choices().len() as u64)
@@ -305,7 +317,7 @@ impl<'w, S: Subject> Walker<'w, S> {
     }
 
     /// Tries an image. Returns the number of the list of lines that its check read.
-    fn image(&mut self, images: &Images<'_, S>, picks: &Picks) -> u32 {
+    fn image(&mut self, images: &Images<'_, S>, picks: &LineChoices) -> u32 {
         let mut hash = self.bench.image.hash();
         for (at, choice) in picks {
             let choices = images.lines[*at].choices();
@@ -330,16 +342,16 @@ impl<'w, S: Subject> Walker<'w, S> {
         let is_thorough = hash.is_multiple_of(8);
         let (history, phase) = (self.history, self.phase);
         let judge = |content: Option<&S::Content>| match images.demand {
-            Demand::History => history.judge(phase, content),
-            Demand::Either(before, after)
+            ImageCheck::History => history.judge(phase, content),
+            ImageCheck::Either(before, after)
                 if [before.as_ref(), after.as_ref()].contains(&content) =>
             {
                 Ok(())
             }
-            Demand::Either(before, after) if before == after => Err(format!(
+            ImageCheck::Either(before, after) if before == after => Err(format!(
                 "a recovery showed {before:?}, and one after it {content:?}"
             )),
-            Demand::Either(before, after) => Err(format!(
+            ImageCheck::Either(before, after) => Err(format!(
                 "after a recovery it holds {content:?}, which is neither {before:?} nor {after:?}"
             )),
         };
@@ -365,7 +377,7 @@ impl<'w, S: Subject> Walker<'w, S> {
     fn recover(
         &mut self,
         images: &Images<'_, S>,
-        picks: &Picks,
+        picks: &LineChoices,
         recovery: &Trace,
         shown: &[Option<S::Content>],
     ) {
@@ -387,7 +399,7 @@ impl<'w, S: Subject> Walker<'w, S> {
         }
     }
 
-    fn violation(&mut self, images: &Images<'_, S>, picks: &Picks, message: String) {
+    fn violation(&mut self, images: &Images<'_, S>, picks: &LineChoices, message: String) {
         self.counts().violations += 1;
         let moment = format!(
             "{} in run {}",
@@ -402,7 +414,7 @@ impl<'w, S: Subject> Walker<'w, S> {
         });
     }
 
-    fn context(&self, images: &Images<'_, S>, picks: &Picks) -> String {
+    fn context(&self, images: &Images<'_, S>, picks: &LineChoices) -> String {
         let mut fates = HashMap::new();
         for (at, line) in images.lines.iter().enumerate() {
             let choice = picks
@@ -426,11 +438,11 @@ impl<'w, S: Subject> Walker<'w, S> {
 
 /// What is demanded behind a recovery while operation `op` is under way or when it has returned.
 /// Operation 0 is the recovery itself.
-fn demand_behind<C: Clone>(shown: &[Option<C>], op: usize, is_begin: bool) -> Demand<C> {
+fn demand_behind<C: Clone>(shown: &[Option<C>], op: usize, is_begin: bool) -> ImageCheck<C> {
     let before = if is_begin { op.saturating_sub(1) } else { op };
     match (shown.get(before), shown.get(op)) {
-        (Some(before), Some(after)) => Demand::Either(before.clone(), after.clone()),
-        _ => Demand::History,
+        (Some(before), Some(after)) => ImageCheck::Either(before.clone(), after.clone()),
+        _ => ImageCheck::History,
     }
 }
 
@@ -439,7 +451,7 @@ struct Images<'i, S: Subject> {
     /// The number of the demand.
     number: u64,
     places: &'i [u32],
-    lines: &'i [&'i Unsettled],
+    lines: &'i [&'i UncertainLine],
     moment: &'i Moment<'i>,
-    demand: &'i Demand<S::Content>,
+    demand: &'i ImageCheck<S::Content>,
 }

@@ -4,17 +4,17 @@ use std::panic::{Location, resume_unwind};
 
 use parking_lot::Mutex;
 
-use super::pace::Pace;
-use super::pending::line_of;
+use super::pause::PauseSchedule;
 use super::record::SYSTEM;
+use super::uncertain::line_of;
 use crate::pmem::region::Region;
-use crate::pmem::trace::{Event, Step, Trace, Watcher};
+use crate::pmem::trace::{Trace, TraceEvent, TraceStep, Watcher};
 
 /// Keeps all events but loads.
-pub(super) struct Recorder {
+pub(super) struct EventRecorder {
     record: Mutex<Record>,
     /// How the threads of the run take turns, if there are several.
-    pace: Option<Pace>,
+    pace: Option<PauseSchedule>,
 }
 
 struct Record {
@@ -23,9 +23,9 @@ struct Record {
     shadow: Vec<u8>,
 }
 
-impl Recorder {
-    pub(super) fn new(base: Vec<u8>, pace: Option<Pace>) -> Recorder {
-        Recorder {
+impl EventRecorder {
+    pub(super) fn new(base: Vec<u8>, pace: Option<PauseSchedule>) -> EventRecorder {
+        EventRecorder {
             record: Mutex::new(Record {
                 shadow: base.clone(),
                 trace: Trace::new(base),
@@ -35,18 +35,18 @@ impl Recorder {
     }
 
     /// Notes that an operation begins or returns.
-    pub(super) fn mark(&self, step: Step<'_>, thread: u32) {
+    pub(super) fn mark(&self, step: TraceStep<'_>, thread: u32) {
         let site = Location::caller();
-        let event = Event { step, site, thread };
+        let event = TraceEvent { step, site, thread };
         self.record.lock().trace.push(event);
     }
 
     /// Notes that the system made durable what was stored to the first `len` bytes.
     pub(super) fn sync(&self, len: u64) {
         for offset in (0..len).step_by(64) {
-            self.mark(Step::Flush { offset }, SYSTEM);
+            self.mark(TraceStep::Flush { offset }, SYSTEM);
         }
-        self.mark(Step::Fence, SYSTEM);
+        self.mark(TraceStep::Fence, SYSTEM);
     }
 
     /// The run so far; none of it is left here.
@@ -55,7 +55,7 @@ impl Recorder {
     }
 
     /// How the threads take turns, if there are several.
-    pub(super) fn pace(&self) -> Option<&Pace> {
+    pub(super) fn pace(&self) -> Option<&PauseSchedule> {
         self.pace.as_ref()
     }
 
@@ -78,17 +78,18 @@ impl Recorder {
     }
 }
 
-impl Watcher for Recorder {
-    fn event(&self, event: Event<'_>) {
+impl Watcher for EventRecorder {
+    fn event(&self, event: TraceEvent<'_>) {
         if let Some(pace) = &self.pace {
             pace.count();
         }
-        if matches!(event.step, Step::Load { .. }) {
+        if matches!(event.step, TraceStep::Load { .. }) {
             return;
         }
         let mut record = self.record.lock();
         record.trace.push(event);
-        if let Step::Store { offset, bytes } | Step::NtStore { offset, bytes } = event.step
+        if let TraceStep::Store { offset, bytes } | TraceStep::NtStore { offset, bytes } =
+            event.step
             && let Ok(at) = usize::try_from(offset)
             && let Some(shadow) = record.shadow.get_mut(at..at + bytes.len())
         {
@@ -104,10 +105,10 @@ impl Watcher for Recorder {
 }
 
 /// What ended a check that took too many steps, as the payload of its panic.
-pub(super) struct Endless;
+pub(super) struct StepLimitReached;
 
 /// Follows the check of an image: which lines it read, and which it wrote.
-pub(super) struct Lens(Mutex<Sight>);
+pub(super) struct CheckWatcher(Mutex<Sight>);
 
 #[derive(Default)]
 struct Sight {
@@ -124,10 +125,10 @@ struct Sight {
     trace: Trace,
 }
 
-impl Lens {
+impl CheckWatcher {
     /// For a medium of so many lines.
-    pub(super) fn new(lines: usize) -> Lens {
-        Lens(Mutex::new(Sight {
+    pub(super) fn new(lines: usize) -> CheckWatcher {
+        CheckWatcher(Mutex::new(Sight {
             written_in: vec![0; lines],
             read_in: vec![0; lines],
             ..Sight::default()
@@ -154,20 +155,24 @@ impl Lens {
     /// Notes that recovery has come to its end.
     pub(super) fn recovered(&self) {
         let mut sight = self.0.lock();
-        let is_store =
-            |event: Event<'_>| matches!(event.step, Step::Store { .. } | Step::NtStore { .. });
+        let is_store = |event: TraceEvent<'_>| {
+            matches!(
+                event.step,
+                TraceStep::Store { .. } | TraceStep::NtStore { .. }
+            )
+        };
         sight.has_recovered = sight.records && sight.trace.iter().any(is_store);
         drop(sight);
-        self.mark(Step::End { op: 0 });
+        self.mark(TraceStep::End { op: 0 });
     }
 
     /// Notes that an operation begins or returns.
-    pub(super) fn mark(&self, step: Step<'_>) {
+    pub(super) fn mark(&self, step: TraceStep<'_>) {
         let mut sight = self.0.lock();
         if sight.records {
             let site = Location::caller();
             let thread = 0;
-            sight.trace.push(Event { step, site, thread });
+            sight.trace.push(TraceEvent { step, site, thread });
         }
     }
 
@@ -219,8 +224,8 @@ impl Sight {
     }
 }
 
-impl Watcher for Lens {
-    fn event(&self, event: Event<'_>) {
+impl Watcher for CheckWatcher {
+    fn event(&self, event: TraceEvent<'_>) {
         let mut sight = self.0.lock();
         if sight.steps_left == 0 {
             drop(sight);
@@ -228,17 +233,17 @@ impl Watcher for Lens {
             if std::thread::panicking() {
                 return;
             }
-            resume_unwind(Box::new(Endless));
+            resume_unwind(Box::new(StepLimitReached));
         }
         sight.steps_left -= 1;
         match event.step {
-            Step::Store { offset, bytes } | Step::NtStore { offset, bytes } => {
+            TraceStep::Store { offset, bytes } | TraceStep::NtStore { offset, bytes } => {
                 sight.note(offset, bytes.len() as u64, true);
             }
-            Step::Load { offset, len } => sight.note(offset, len, false),
+            TraceStep::Load { offset, len } => sight.note(offset, len, false),
             _ => {}
         }
-        if sight.records && !matches!(event.step, Step::Load { .. }) {
+        if sight.records && !matches!(event.step, TraceStep::Load { .. }) {
             sight.trace.push(event);
         }
     }

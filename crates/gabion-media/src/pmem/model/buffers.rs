@@ -12,24 +12,24 @@ struct Combined {
 
 /// A line of the media that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct LineWrite {
     pub(super) line: u64,
     /// Whether the media must be read first, as not all of the line was written.
     pub(super) needs_read: bool,
 }
 
 /// The write-combining buffer: the least recently written line leaves.
-pub(super) struct Combining {
+pub(super) struct WriteCombiningBuffer {
     entries: Vec<Combined>,
     capacity: usize,
     whole: u64,
     clock: u64,
 }
 
-impl Combining {
+impl WriteCombiningBuffer {
     /// A buffer of `capacity` lines of the media of `parts` cache lines each.
-    pub(super) fn new(capacity: usize, parts: u64) -> Combining {
-        Combining {
+    pub(super) fn new(capacity: usize, parts: u64) -> WriteCombiningBuffer {
+        WriteCombiningBuffer {
             entries: Vec::with_capacity(capacity),
             capacity,
             whole: u64::MAX >> (64 - parts.clamp(1, 64)),
@@ -54,7 +54,7 @@ impl Combining {
 
     /// Takes cache line `part` of a line of the media, and says what has to leave for it.
     /// `is_read` says whether the line was read lately and its rest is known.
-    pub(super) fn take(&mut self, line: u64, part: u64, is_read: bool) -> Option<Written> {
+    pub(super) fn take(&mut self, line: u64, part: u64, is_read: bool) -> Option<LineWrite> {
         self.clock += 1;
         let clock = self.clock;
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.line == line) {
@@ -79,15 +79,15 @@ impl Combining {
         left.map(|entry| self.written(&entry))
     }
 
-    fn written(&self, entry: &Combined) -> Written {
-        Written {
+    fn written(&self, entry: &Combined) -> LineWrite {
+        LineWrite {
             line: entry.line,
             needs_read: !entry.is_complete && entry.present != self.whole,
         }
     }
 
     /// Empties the buffer, the oldest line first.
-    pub(super) fn drain(&mut self) -> Vec<Written> {
+    pub(super) fn drain(&mut self) -> Vec<LineWrite> {
         self.entries.sort_by_key(|entry| entry.used);
         let entries = std::mem::take(&mut self.entries);
         entries.iter().map(|entry| self.written(entry)).collect()
@@ -130,20 +130,20 @@ mod tests {
 
     #[test]
     fn writes_to_one_line_are_combined_until_it_leaves() {
-        let mut buffer = Combining::new(2, 4);
+        let mut buffer = WriteCombiningBuffer::new(2, 4);
         for part in 0..4 {
             assert_eq!(buffer.take(10, part, false), None);
         }
         assert_eq!(buffer.take(11, 0, false), None);
         assert_eq!(buffer.take(10, 1, false), None, "line 11 is older now");
-        let partial = Written {
+        let partial = LineWrite {
             line: 11,
             needs_read: true,
         };
         assert_eq!(buffer.take(12, 3, true), Some(partial));
         assert!(buffer.holds(12, 0), "its rest was read before");
         assert!(!buffer.holds(11, 0));
-        let whole = |line| Written {
+        let whole = |line| LineWrite {
             line,
             needs_read: false,
         };
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn without_a_buffer_each_line_is_written_at_once() {
-        let mut buffer = Combining::new(0, 1);
-        let written = Written {
+        let mut buffer = WriteCombiningBuffer::new(0, 1);
+        let written = LineWrite {
             line: 5,
             needs_read: false,
         };

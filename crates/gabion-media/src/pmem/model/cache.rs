@@ -22,26 +22,26 @@ const NOTHING: Slot = Slot {
 
 /// What a use of a line found, and what it drove out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Used {
+pub(super) struct CacheAccess {
     pub(super) hit: bool,
     /// The dirty line that had to leave.
     pub(super) evicted: Option<u64>,
 }
 
-pub(super) struct Cache {
+pub(super) struct ModelCache {
     slots: Vec<Slot>,
     ways: usize,
     sets: u64,
     clock: u64,
 }
 
-impl Cache {
+impl ModelCache {
     /// A cache of `bytes` in sets of `ways` lines; at least one set.
-    pub(super) fn new(bytes: u64, ways: usize) -> Cache {
+    pub(super) fn new(bytes: u64, ways: usize) -> ModelCache {
         let ways = ways.max(1);
         let sets = (bytes / LINE / ways as u64).max(1);
         let count = usize::try_from(sets).unwrap_or(usize::MAX) * ways;
-        Cache {
+        ModelCache {
             slots: vec![NOTHING; count],
             ways,
             sets,
@@ -56,14 +56,14 @@ impl Cache {
     }
 
     /// Uses a line for a load, or for a store that makes it dirty.
-    pub(super) fn touch(&mut self, line: u64, is_store: bool) -> Used {
+    pub(super) fn touch(&mut self, line: u64, is_store: bool) -> CacheAccess {
         self.clock += 1;
         let clock = self.clock;
         let set = self.set(line);
         if let Some(slot) = set.iter_mut().find(|slot| slot.line == line) {
             slot.used = clock;
             slot.dirty |= is_store;
-            return Used {
+            return CacheAccess {
                 hit: true,
                 evicted: None,
             };
@@ -78,7 +78,7 @@ impl Cache {
             used: clock,
             dirty: is_store,
         };
-        Used {
+        CacheAccess {
             hit: false,
             evicted,
         }
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn the_least_recently_used_line_of_a_full_set_leaves() {
         // Two sets of two: even and odd lines.
-        let mut cache = Cache::new(4 * LINE, 2);
-        let miss = Used {
+        let mut cache = ModelCache::new(4 * LINE, 2);
+        let miss = CacheAccess {
             hit: false,
             evicted: None,
         };
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_flush_cleans_a_line_and_may_keep_it() {
-        let mut cache = Cache::new(4 * LINE, 2);
+        let mut cache = ModelCache::new(4 * LINE, 2);
         cache.touch(3, true);
         assert!(cache.flush(3, true));
         assert!(!cache.flush(3, true), "it is clean now");

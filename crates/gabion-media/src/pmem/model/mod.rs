@@ -42,11 +42,11 @@ mod tests;
 pub use costs::{Costs, PerOperation};
 pub use preset::{Preset, Times};
 
-use buffers::{Combining, ReadBuffer};
-use cache::Cache;
+use buffers::{ReadBuffer, WriteCombiningBuffer};
+use cache::ModelCache;
 use parking_lot::Mutex;
 
-use super::trace::{Event, LINE, Step, Watcher};
+use super::trace::{LINE, TraceEvent, TraceStep, Watcher};
 
 /// Lines that stores past the cache fill at the same time, as many as processors have.
 const STREAMS: usize = 10;
@@ -54,9 +54,9 @@ const STREAMS: usize = 10;
 /// Counts and costs the events of a run. Memory: about 24 bytes per line of the cache.
 pub struct Model {
     preset: Preset,
-    cache: Cache,
+    cache: ModelCache,
     streams: Vec<Stream>,
-    combining: Combining,
+    combining: WriteCombiningBuffer,
     read_buffer: ReadBuffer,
     clock: Clock,
     costs: Costs,
@@ -93,9 +93,9 @@ impl Model {
         let parts = preset.media_line_bytes / LINE;
         Model {
             preset,
-            cache: Cache::new(preset.cache_bytes, preset.cache_ways),
+            cache: ModelCache::new(preset.cache_bytes, preset.cache_ways),
             streams: Vec::with_capacity(STREAMS),
-            combining: Combining::new(preset.combining_lines, parts),
+            combining: WriteCombiningBuffer::new(preset.combining_lines, parts),
             read_buffer: ReadBuffer::new(preset.read_lines),
             clock: Clock::default(),
             costs: Costs {
@@ -125,34 +125,34 @@ impl Model {
     }
 
     /// Takes the next step of the run.
-    pub fn step(&mut self, step: Step<'_>) {
+    pub fn step(&mut self, step: TraceStep<'_>) {
         match step {
-            Step::Store { offset, bytes } => {
+            TraceStep::Store { offset, bytes } => {
                 self.count_store(bytes);
                 self.touch(offset, bytes.len() as u64, true);
             }
-            Step::NtStore { offset, bytes } => {
+            TraceStep::NtStore { offset, bytes } => {
                 self.count_store(bytes);
                 self.stream(offset, bytes.len() as u64);
             }
-            Step::Load { offset, len } => {
+            TraceStep::Load { offset, len } => {
                 self.costs.loads += 1;
                 self.touch(offset, len, false);
             }
-            Step::Flush { offset } => {
+            TraceStep::Flush { offset } => {
                 self.costs.flushes += 1;
                 let line = offset / LINE;
                 if self.cache.flush(line, self.preset.flush_keeps_line) {
                     self.insert(line, Cause::Flush);
                 }
             }
-            Step::Fence => {
+            TraceStep::Fence => {
                 self.costs.fences += 1;
                 self.end_streams();
                 self.clock.now = self.clock.now.max(self.clock.accepted);
             }
-            Step::Begin { .. } => {}
-            Step::End { .. } => self.costs.operations += 1,
+            TraceStep::Begin { .. } => {}
+            TraceStep::End { .. } => self.costs.operations += 1,
         }
     }
 
@@ -277,7 +277,7 @@ impl Model {
         self.clock.accepted = self.clock.accepted.max(accepted);
     }
 
-    fn write_media(&mut self, written: buffers::Written) {
+    fn write_media(&mut self, written: buffers::LineWrite) {
         if written.needs_read {
             self.read_media(written.line);
         }
@@ -303,7 +303,7 @@ impl Model {
 }
 
 impl Watcher for Mutex<Model> {
-    fn event(&self, event: Event<'_>) {
+    fn event(&self, event: TraceEvent<'_>) {
         self.lock().step(event.step);
     }
 }

@@ -11,7 +11,7 @@ fn draw(n: u64) -> u64 {
 
 fn store(model: &mut Model, offset: u64, len: usize) {
     let bytes = vec![1; len];
-    model.step(Step::Store {
+    model.step(TraceStep::Store {
         offset,
         bytes: &bytes,
     });
@@ -20,18 +20,18 @@ fn store(model: &mut Model, offset: u64, len: usize) {
 fn persist(model: &mut Model, offset: u64, len: usize) {
     store(model, offset, len);
     for line in offset / LINE..=(offset + len as u64 - 1) / LINE {
-        model.step(Step::Flush {
+        model.step(TraceStep::Flush {
             offset: line * LINE,
         });
     }
-    model.step(Step::Fence);
+    model.step(TraceStep::Fence);
 }
 
 /// One operation that does `body`.
 fn operation(model: &mut Model, body: impl FnOnce(&mut Model)) {
-    model.step(Step::Begin { op: 0 });
+    model.step(TraceStep::Begin { op: 0 });
     body(model);
-    model.step(Step::End { op: 0 });
+    model.step(TraceStep::End { op: 0 });
 }
 
 fn assert_near(got: f64, paper: f64, tolerance: f64) {
@@ -104,23 +104,23 @@ fn stores_past_the_cache_are_combined_to_lines() {
     let mut model = Model::new(SMALL_CACHE);
     let bytes = [1; 8];
     for word in 0..4096 {
-        model.step(Step::NtStore {
+        model.step(TraceStep::NtStore {
             offset: word * 8,
             bytes: &bytes,
         });
     }
-    model.step(Step::Fence);
+    model.step(TraceStep::Fence);
     model.drain();
     let costs = model.costs();
     assert_eq!((costs.wpq_streamed, costs.wpq_inserts()), (512, 512));
     assert_eq!((costs.media_writes, costs.media_reads), (128, 0));
     // A part of a line goes out with the fence, and is completed by a read.
-    model.step(Step::NtStore {
+    model.step(TraceStep::NtStore {
         offset: 1 << 20,
         bytes: &bytes,
     });
     assert_eq!(model.costs().wpq_streamed, 512);
-    model.step(Step::Fence);
+    model.step(TraceStep::Fence);
     assert_eq!(model.costs().wpq_streamed, 513);
     model.drain();
     let costs = model.costs();
@@ -134,7 +134,7 @@ fn dirty_lines_reach_the_queue_once_flushed_or_not() {
     for line in 0..lines {
         store(&mut model, line * LINE, 8);
         if line % 3 == 0 {
-            model.step(Step::Flush {
+            model.step(TraceStep::Flush {
                 offset: line * LINE,
             });
         }
@@ -148,8 +148,8 @@ fn dirty_lines_reach_the_queue_once_flushed_or_not() {
     for _ in 0..1000 {
         store(&mut model, 64, 8);
     }
-    model.step(Step::Flush { offset: 64 });
-    model.step(Step::Flush { offset: 64 });
+    model.step(TraceStep::Flush { offset: 64 });
+    model.step(TraceStep::Flush { offset: 64 });
     model.drain_all();
     assert_eq!(model.costs().wpq_inserts(), 1);
     assert_eq!(model.costs().flushes, 2);
@@ -159,7 +159,7 @@ fn dirty_lines_reach_the_queue_once_flushed_or_not() {
 fn loads_find_what_waits_in_a_buffer_or_the_cache() {
     let mut model = Model::new(SMALL_CACHE);
     let load = |model: &mut Model, offset| {
-        model.step(Step::Load { offset, len: 8 });
+        model.step(TraceStep::Load { offset, len: 8 });
         (model.costs().cache_misses, model.costs().media_reads)
     };
     assert_eq!(load(&mut model, 0), (1, 1));
@@ -167,7 +167,7 @@ fn loads_find_what_waits_in_a_buffer_or_the_cache() {
     assert_eq!(load(&mut model, 192), (2, 1), "the same line of the media");
     assert_eq!(load(&mut model, 256), (3, 2));
     // A load across a border touches both lines.
-    model.step(Step::Load {
+    model.step(TraceStep::Load {
         offset: 1020,
         len: 8,
     });
@@ -176,7 +176,7 @@ fn loads_find_what_waits_in_a_buffer_or_the_cache() {
         (5, 4)
     );
     assert_eq!(model.costs().wpq_inserts(), 0);
-    model.step(Step::Load { offset: 9, len: 0 });
+    model.step(TraceStep::Load { offset: 9, len: 0 });
     assert_eq!(model.costs().cache_misses, 5);
 }
 
@@ -196,12 +196,12 @@ fn time_is_made_of_misses_fences_and_the_backlog() {
     let line = [1; 64];
     let count = 100_000;
     for at in 0..count {
-        model.step(Step::NtStore {
+        model.step(TraceStep::NtStore {
             offset: at * LINE,
             bytes: &line,
         });
     }
-    model.step(Step::Fence);
+    model.step(TraceStep::Fence);
     let bytes_per_ns =
         64.0 * 100_000.0 / f64::from(u32::try_from(model.costs().estimated_ns).unwrap());
     assert_near(bytes_per_ns, 6.0 * 1.85, 0.01);
@@ -235,7 +235,7 @@ fn the_same_events_give_the_same_costs() {
             match draw(n + 7) % 3 {
                 0 => persist(&mut model, offset, 24),
                 1 => store(&mut model, offset, 8),
-                _ => model.step(Step::Load { offset, len: 100 }),
+                _ => model.step(TraceStep::Load { offset, len: 100 }),
             }
         }
         model.costs()
@@ -325,8 +325,8 @@ fn shifting_a_sorted_page_costs_what_table_2_says() {
                     let offset = page + 48 + slot * 16;
                     store(model, offset, 16);
                     if offset.is_multiple_of(LINE) {
-                        model.step(Step::Flush { offset });
-                        model.step(Step::Fence);
+                        model.step(TraceStep::Flush { offset });
+                        model.step(TraceStep::Fence);
                     }
                 }
                 persist(model, page + 48 + place * 16, 16);

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::super::alloc::Ticket;
-use super::super::alloc::chunk::State;
+use super::super::alloc::BlockTicket;
+use super::super::alloc::chunk::BlockState;
 use super::super::epoch::Guard;
 use super::super::off::POff;
 use super::Pool;
@@ -12,7 +12,7 @@ use super::Pool;
 #[derive(Debug)]
 pub struct Reserved<'a> {
     pub(super) pool: &'a Pool,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: BlockTicket,
     pub(super) is_open: bool,
     /// Fences are those of one thread.
     pub(super) thread: PhantomData<*const ()>,
@@ -39,7 +39,7 @@ impl Reserved<'_> {
         self.pool
             .shared
             .allocator
-            .commit(&self.ticket, State::Allocated);
+            .commit(&self.ticket, BlockState::Allocated);
         self.offset()
     }
 }
@@ -56,7 +56,7 @@ impl Drop for Reserved<'_> {
 #[derive(Debug)]
 pub struct Retiring<'a> {
     pub(super) pool: &'a Pool,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: BlockTicket,
     pub(super) is_open: bool,
     /// Fences are those of one thread.
     pub(super) thread: PhantomData<*const ()>,
@@ -74,7 +74,7 @@ impl Retiring<'_> {
     pub fn commit(mut self, guard: &Guard<'_>) {
         self.is_open = false;
         let allocator = &self.pool.shared.allocator;
-        allocator.commit(&self.ticket, State::Retired);
+        allocator.commit(&self.ticket, BlockState::Retired);
         allocator.defer(guard, self.ticket.intent.block, self.ticket.intent.count);
     }
 
@@ -83,7 +83,7 @@ impl Retiring<'_> {
     pub fn commit_now(mut self) {
         self.is_open = false;
         let allocator = &self.pool.shared.allocator;
-        allocator.commit(&self.ticket, State::Retired);
+        allocator.commit(&self.ticket, BlockState::Retired);
         allocator.free(&[(self.ticket.intent.block, self.ticket.intent.count)]);
     }
 }

@@ -8,19 +8,19 @@ use super::super::checkpoint::Checkpoint;
 use super::super::cpu::FlushInstruction;
 use super::super::dirty::PAGE;
 use super::super::file::PoolFile;
-use super::super::layout::{FIXED_BYTES, Header, STATE_OFFSET, STATE_OPEN, StateLine, unseal};
+use super::super::layout::{FIXED_BYTES, PoolHeader, STATE_OFFSET, STATE_OPEN, StateLine, unseal};
 use super::super::medium::Medium;
 use super::super::off::POff;
-use super::super::options::{Class, PoolOptions};
+use super::super::options::{PoolClass, PoolOptions};
 use super::super::region::Region;
-use super::open::{Source, checked_header, needs_checkpoint};
+use super::open::{PoolSource, checked_header, needs_checkpoint};
 use super::{Pool, sync};
 use crate::{Error, PoolFault, Result};
 
 impl Pool {
     /// Opens the pool in a file as it is, or, if the system went down while it was open, as its
     /// last checkpoint has it. Neither file changes: whatever is stored, by recovery too, stays in
-    /// the memory of this process, so the pool's class is [`Class::None`]. Every page of the
+    /// the memory of this process, so the pool's class is [`PoolClass::None`]. Every page of the
     /// checkpoint is read and checked.
     ///
     /// Refused as by [`Pool::open`].
@@ -58,9 +58,9 @@ impl Pool {
             }
             (None, _) => return Err(failed(std::io::ErrorKind::NotFound.into())),
         };
-        let source = Source {
+        let source = PoolSource {
             region: Arc::new(region),
-            class: Class::None,
+            class: PoolClass::None,
             file: None,
             looked_at: file,
             path: path.into(),
@@ -98,7 +98,7 @@ fn restored(path: &Path, checkpoint: &Checkpoint) -> Result<Region> {
     Ok(region)
 }
 
-fn check_file(file: &PoolFile, header: &Header, options: &PoolOptions) -> Result<()> {
+fn check_file(file: &PoolFile, header: &PoolHeader, options: &PoolOptions) -> Result<()> {
     let (len, size) = (file.len()?, header.size);
     if len < size {
         return Err(refused(file.path(), PoolFault::Truncated { len, size }));
@@ -110,7 +110,7 @@ fn check_file(file: &PoolFile, header: &Header, options: &PoolOptions) -> Result
 }
 
 /// Whether the system or the drive went down while a pool was open that does not survive that.
-fn is_torn(source: &Source, medium: &Medium, header: &Header, last: Option<u64>) -> bool {
+fn is_torn(source: &PoolSource, medium: &Medium, header: &PoolHeader, last: Option<u64>) -> bool {
     let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
     // ORDER: Relaxed: one thread has the pool while it is opened.
     let state = unseal(line.state.load(medium, Ordering::Relaxed));

@@ -31,19 +31,19 @@ use std::sync::atomic::Ordering;
 
 pub use self::block::{Reserved, Retiring};
 
-use self::sync::Syncing;
-use super::alloc::{Allocator, Part, Refusal, Ticket};
+use self::sync::SyncState;
+use super::alloc::{AllocError, Allocator, BlockTicket, RoomRequest};
 use super::atomic::{Media, PAtomicU64};
+use super::checkpoint_gate::WriteGuard;
 use super::epoch::Guard;
 use super::file::PoolFile;
-use super::gate::WriteGuard;
 use super::layout::{
     NO_CHECKPOINT, ROOT_OFFSET, STATE_CLOSED, STATE_OFFSET, STATE_OPEN, StateLine, seal, unseal,
 };
 use super::medium::Medium;
 use super::off::POff;
-use super::options::Class;
-use super::witness;
+use super::options::PoolClass;
+use super::page_witness;
 use crate::owner::Owner;
 use crate::{Error, PoolFault, Result};
 
@@ -62,7 +62,7 @@ pub struct Pool {
 
 struct Shared {
     allocator: Allocator,
-    class: Class,
+    class: PoolClass,
     file: Option<Arc<PoolFile>>,
     /// A file that is only looked at, kept for its lock.
     #[expect(dead_code, reason = "held for its lock")]
@@ -70,7 +70,7 @@ struct Shared {
     path: PathBuf,
     uuid: [u8; 16],
     was_closed: bool,
-    syncing: Option<Syncing>,
+    syncing: Option<SyncState>,
     owner: Owner,
 }
 
@@ -97,7 +97,7 @@ impl std::fmt::Debug for Pool {
 // only the root is read while the pool is in use, and says so.
 impl Pool {
     /// What the pool survives.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> PoolClass {
         self.shared.class
     }
 
@@ -118,7 +118,7 @@ impl Pool {
     }
 
     #[cfg(test)]
-    pub(super) fn geometry(&self) -> super::layout::Geometry {
+    pub(super) fn geometry(&self) -> super::layout::PoolGeometry {
         self.shared.allocator.geometry
     }
 
@@ -212,7 +212,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::alloc`]; nothing has changed then.
-    pub fn expect_room(&self, parts: &[Part]) -> Result<()> {
+    pub fn expect_room(&self, parts: &[RoomRequest]) -> Result<()> {
         let expected = self.shared.allocator.expect_room(parts);
         expected.map_err(|refusal| {
             let bytes = parts
@@ -259,7 +259,7 @@ impl Pool {
     }
 
     /// A block of `size` bytes that the allocator has reserved, or why it did not.
-    fn reserved(&self, ticket: Result<Ticket, Refusal>, size: u64) -> Result<Reserved<'_>> {
+    fn reserved(&self, ticket: Result<BlockTicket, AllocError>, size: u64) -> Result<Reserved<'_>> {
         let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
         Ok(Reserved {
             pool: self,
@@ -296,12 +296,12 @@ impl Pool {
     }
 
     #[cold]
-    fn refused(&self, refusal: Refusal, wanted: u64, offset: u64) -> Error {
+    fn refused(&self, refusal: AllocError, wanted: u64, offset: u64) -> Error {
         match refusal {
-            Refusal::Failed(error) => error,
-            Refusal::Busy => self.fault(PoolFault::Busy),
-            Refusal::NotABlock => self.fault(PoolFault::NotABlock { offset }),
-            Refusal::Full => {
+            AllocError::Failed(error) => error,
+            AllocError::Busy => self.fault(PoolFault::Busy),
+            AllocError::NotABlock => self.fault(PoolFault::NotABlock { offset }),
+            AllocError::Full => {
                 let space = self.shared.allocator.space();
                 let free = space.free_bytes + space.slab_free_bytes;
                 Error::PoolFull {
@@ -334,16 +334,16 @@ impl Pool {
     }
 
     /// Allows changes of the pool as long as the guard is held. For pools of class
-    /// [`Class::PowerBySync`], where it keeps a [`Pool::sync`] from seeing a half of what is done:
-    /// whoever stores to the pool, or calls anything that does, holds one from the first store to
-    /// the last commit of an operation. May be nested; costs two uncontended atomic operations
-    /// there, and nothing elsewhere.
+    /// [`PoolClass::PowerBySync`], where it keeps a [`Pool::sync`] from seeing a half of what is
+    /// done: whoever stores to the pool, or calls anything that does, holds one from the first
+    /// store to the last commit of an operation. May be nested; costs two uncontended atomic
+    /// operations there, and nothing elsewhere.
     #[inline]
     pub fn write_guard(&self) -> WriteGuard<'_> {
         self.shared
             .syncing
             .as_ref()
-            .map_or_else(WriteGuard::free, Syncing::pass)
+            .map_or_else(WriteGuard::free, SyncState::pass)
     }
 
     /// Makes everything that was stored before the call survive the loss of power: all of it, or,
@@ -365,7 +365,7 @@ impl Pool {
             Some(syncing) => syncing.sync(&self.medium, &allocator.geometry, || {
                 allocator.reserved_chunks()
             }),
-            None if self.shared.class == Class::Power => {
+            None if self.shared.class == PoolClass::Power => {
                 self.medium.fence();
                 Ok(())
             }
@@ -380,7 +380,7 @@ impl Pool {
         let space = self.shared.allocator.space();
         let syncing = self.shared.syncing.as_ref();
         let (checkpoint_written_bytes, checkpoint_syncs) =
-            syncing.map(Syncing::costs).unwrap_or_default();
+            syncing.map(SyncState::costs).unwrap_or_default();
         PoolStats {
             class: self.shared.class,
             size_bytes: self.medium.len(),
@@ -390,13 +390,13 @@ impl Pool {
             free_bytes: space.free_bytes,
             fragmented_bytes: space.slab_free_bytes,
             longest_free_bytes: space.longest_free_bytes.max(space.unreserved_bytes),
-            checkpoint_bytes: syncing.map_or(0, Syncing::file_bytes),
+            checkpoint_bytes: syncing.map_or(0, SyncState::file_bytes),
             checkpoint_written_bytes,
             checkpoint_syncs,
         }
     }
 
-    fn is_lasting_file(&self, syncing: &Syncing) -> bool {
+    fn is_lasting_file(&self, syncing: &SyncState) -> bool {
         let file = self.shared.file.as_deref();
         file.is_some_and(|file| syncing.is_as_lasting(file).unwrap_or(false))
     }
@@ -435,7 +435,7 @@ impl Pool {
         let line: &StateLine = self.medium.at(POff::new(STATE_OFFSET));
         line.holder.store(&self.medium, 0, Ordering::Relaxed);
         line.witness
-            .store(&self.medium, witness::NONE, Ordering::Relaxed);
+            .store(&self.medium, page_witness::NONE, Ordering::Relaxed);
         // DURABLE: everything else is; the pool is closed.
         line.state
             .store_persist(&self.medium, seal(STATE_CLOSED), Ordering::Relaxed);
@@ -466,7 +466,7 @@ impl Pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolStats {
     /// What it survives.
-    pub class: Class,
+    pub class: PoolClass,
     /// Size of the pool, with what describes its space.
     pub size_bytes: u64,
     /// In allocated blocks, as large as they were rounded up.

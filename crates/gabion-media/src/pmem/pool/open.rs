@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::alloc::{Allocator, Grow};
+use super::super::alloc::{Allocator, GrowPool};
 use super::super::atomic::PAtomicU64;
 use super::super::checkpoint::Checkpoint;
 use super::super::cpu::FlushInstruction;
 use super::super::dirty::DirtyPages;
 use super::super::file::{self, PoolFile};
 use super::super::layout::{
-    FIXED_BYTES, Geometry, Header, HeaderState, NO_CHECKPOINT, STATE_CLOSED, STATE_OFFSET,
+    FIXED_BYTES, HeaderState, NO_CHECKPOINT, PoolGeometry, PoolHeader, STATE_CLOSED, STATE_OFFSET,
     STATE_OPEN, StateLine, VERSION, check_header, seal, unseal,
 };
 use super::super::medium::{FlushMode, Medium};
 use super::super::off::POff;
-use super::super::options::{Class, PoolOptions, Reachable};
+use super::super::options::{PoolClass, PoolOptions, Reachable};
+use super::super::page_witness::{self, OpenRecord, PageWitness};
 use super::super::region::Region;
-use super::super::witness::{self, Opened, Witness};
-use super::sync::{self, Syncing};
+use super::sync::{self, SyncState};
 use super::{Pool, Shared};
 use crate::owner::Owner;
 use crate::{Error, PoolFault, Result};
@@ -34,18 +34,18 @@ const WITNESS_AT: usize = std::mem::offset_of!(StateLine, witness);
 const DEVICES: &str = "/sys/bus/nd/devices";
 
 /// Where a pool's memory comes from while it is opened.
-pub(super) struct Source {
+pub(super) struct PoolSource {
     pub(super) region: Arc<Region>,
-    pub(super) class: Class,
+    pub(super) class: PoolClass,
     pub(super) file: Option<Arc<PoolFile>>,
     /// A file that is only looked at, and stays as it is.
     pub(super) looked_at: Option<Arc<PoolFile>>,
     pub(super) path: PathBuf,
 }
 
-impl Source {
+impl PoolSource {
     /// `may_be_direct` says whether a mapping of persistent memory itself is wanted.
-    fn of_file(file: PoolFile, size: u64, may_be_direct: bool) -> Result<Source> {
+    fn of_file(file: PoolFile, size: u64, may_be_direct: bool) -> Result<PoolSource> {
         let path = file.path().to_path_buf();
         let failed = |source| Error::io("map", &path, None, source);
         let len =
@@ -56,13 +56,13 @@ impl Source {
             _ => None,
         };
         let (region, class) = match direct {
-            Some(region) => (region, Class::Power),
+            Some(region) => (region, PoolClass::Power),
             None => (
                 Region::of_file(file.file(), len, false).map_err(failed)?,
-                Class::Process,
+                PoolClass::Process,
             ),
         };
-        Ok(Source {
+        Ok(PoolSource {
             region: Arc::new(region),
             class,
             file: Some(Arc::new(file)),
@@ -71,11 +71,11 @@ impl Source {
         })
     }
 
-    fn of_region(region: &Arc<Region>) -> Source {
+    fn of_region(region: &Arc<Region>) -> PoolSource {
         let path = PathBuf::from("<region>");
-        Source {
+        PoolSource {
             region: Arc::clone(region),
-            class: Class::Power,
+            class: PoolClass::Power,
             file: None,
             looked_at: None,
             path,
@@ -85,7 +85,7 @@ impl Source {
     /// The medium; `dirty` takes note of flushed pages if there are checkpoints.
     pub(super) fn medium(&self, options: &PoolOptions, dirty: Option<Arc<DirtyPages>>) -> Medium {
         let instruction = FlushInstruction::detect();
-        let is_real_power = self.class == Class::Power && self.file.is_some();
+        let is_real_power = self.class == PoolClass::Power && self.file.is_some();
         let must_flush = is_real_power && !file::has_durable_caches(Path::new(DEVICES));
         let mode = match instruction {
             _ if dirty.is_some() => FlushMode::Nothing,
@@ -113,14 +113,14 @@ impl Source {
         let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
         // ORDER: Relaxed: one thread has the pool while it is opened.
         let load = |word: &PAtomicU64| word.load(medium, Ordering::Relaxed);
-        let opened = Opened {
+        let opened = OpenRecord {
             boot: line.boot_id.each_ref().map(load),
             file: load(&line.witness),
         };
-        witness::is_held(file, opened, size, sequence)
+        page_witness::is_held(file, opened, size, sequence)
     }
 
-    fn grow(&self, geometry: Geometry) -> Grow {
+    fn grow(&self, geometry: PoolGeometry) -> GrowPool {
         match &self.file {
             Some(file) => {
                 let file = Arc::clone(file);
@@ -168,20 +168,20 @@ impl Pool {
         }
     }
 
-    fn create_file(file: PoolFile, mut header: Header, options: &PoolOptions) -> Result<Pool> {
+    fn create_file(file: PoolFile, mut header: PoolHeader, options: &PoolOptions) -> Result<Pool> {
         let path = file.path().to_path_buf();
         let geometry = geometry_of(&header, &path)?;
         file.set_len(header.size)?;
         file.reserve_front(&geometry)?;
         let reserved = (geometry.chunks / 64).max(16).min(geometry.chunks);
         file.reserve_chunks(&geometry, 0, reserved)?;
-        let mut source = Source::of_file(file, header.size, true)?;
+        let mut source = PoolSource::of_file(file, header.size, true)?;
         let mut syncing = None;
         if let Some((disk, name)) = sync::disk_of(options)?
-            && source.class == Class::Process
+            && source.class == PoolClass::Process
         {
             header.is_checkpointed = true;
-            source.class = Class::PowerBySync;
+            source.class = PoolClass::PowerBySync;
             let checkpoint = Checkpoint::new(disk, &name, header.uuid, header.size);
             syncing = Some(new_syncing(checkpoint, header.size));
         }
@@ -200,9 +200,9 @@ impl Pool {
         let len = usize::try_from(header.size).unwrap_or(usize::MAX);
         let region = Region::anonymous(len);
         let region = region.map_err(|source| Error::io("map", &path, None, source))?;
-        let source = Source {
+        let source = PoolSource {
             region: Arc::new(region),
-            class: Class::None,
+            class: PoolClass::None,
             file: None,
             looked_at: None,
             path,
@@ -214,7 +214,7 @@ impl Pool {
     /// Power: as if the region were persistent memory. The region must be zero.
     pub fn create_in(region: &Arc<Region>, mut options: PoolOptions) -> Result<Pool> {
         options.size = region.len() as u64;
-        let source = Source::of_region(region);
+        let source = PoolSource::of_region(region);
         let header = new_header(&source.path, &options, options.uuid.unwrap_or_default())?;
         let geometry = geometry_of(&header, &source.path)?;
         Pool::initialize(source, header, geometry, geometry.chunks, &options, None)
@@ -223,7 +223,7 @@ impl Pool {
     /// Opens the pool in a region, as [`Pool::open`] does with a file. Costs some microseconds
     /// and a look at each chunk's descriptor.
     pub fn open_in(region: &Arc<Region>, options: PoolOptions) -> Result<Pool> {
-        let source = Source::of_region(region);
+        let source = PoolSource::of_region(region);
         let medium = source.medium(&options, None);
         let mut bytes = [0; FIXED_BYTES];
         medium.read(0, &mut bytes);
@@ -244,7 +244,7 @@ impl Pool {
     pub fn adopt(path: &Path) -> Result<()> {
         let file = PoolFile::open(path)?;
         let at = STATE_OFFSET + WITNESS_AT as u64;
-        let name = witness::name_of(file.file()).to_le_bytes();
+        let name = page_witness::name_of(file.file()).to_le_bytes();
         let written = file.file().write_all_at(&name, at);
         written.map_err(|source| Error::io("write to", path, Some(at), source))
     }
@@ -292,14 +292,14 @@ impl Pool {
         if len < size {
             return Err(refused(PoolFault::Truncated { len, size }));
         }
-        let mut source = Source::of_file(file, size, !header.is_checkpointed)?;
+        let mut source = PoolSource::of_file(file, size, !header.is_checkpointed)?;
         let syncing = match (header.is_checkpointed, checkpoint) {
             (false, None) => None,
-            (false, Some(_)) if source.class == Class::Power => None,
+            (false, Some(_)) if source.class == PoolClass::Power => None,
             (false, Some(_)) => return Err(refused(PoolFault::CheckpointUnknown)),
             (true, None) => return Err(refused(PoolFault::CheckpointNeeded)),
             (true, Some((disk, name, opened))) => {
-                source.class = Class::PowerBySync;
+                source.class = PoolClass::PowerBySync;
                 let opened = match opened {
                     Some(known) if known.uuid() != header.uuid => {
                         return Err(refused(PoolFault::CheckpointOfAnother));
@@ -330,15 +330,15 @@ impl Pool {
 
     /// Writes the header of a new pool, the magic last.
     fn initialize(
-        source: Source,
-        header: Header,
-        geometry: Geometry,
+        source: PoolSource,
+        header: PoolHeader,
+        geometry: PoolGeometry,
         reserved: u64,
         options: &PoolOptions,
-        syncing: Option<(Syncing, Arc<DirtyPages>)>,
+        syncing: Option<(SyncState, Arc<DirtyPages>)>,
     ) -> Result<Pool> {
         let (syncing, dirty) = syncing.unzip();
-        let within = syncing.as_ref().map(Syncing::pass);
+        let within = syncing.as_ref().map(SyncState::pass);
         let medium = source.medium(options, dirty);
         let bytes = header.encode();
         let (magic, rest) = bytes.split_at(8);
@@ -357,7 +357,7 @@ impl Pool {
         if let Some(file) = &source.file {
             file.sync()?;
         }
-        let has_intents = source.class != Class::None;
+        let has_intents = source.class != PoolClass::None;
         let grow = source.grow(geometry);
         let allocator = Allocator::open(
             medium.clone(),
@@ -376,11 +376,11 @@ impl Pool {
     }
 
     pub(super) fn recover(
-        source: Source,
+        source: PoolSource,
         medium: Medium,
-        header: Header,
+        header: PoolHeader,
         options: &PoolOptions,
-        syncing: Option<(Syncing, bool)>,
+        syncing: Option<(SyncState, bool)>,
     ) -> Result<Pool> {
         let (syncing, was_restored) = syncing.unzip();
         let was_restored = was_restored.unwrap_or(false);
@@ -392,8 +392,8 @@ impl Pool {
             Some(STATE_OPEN) => false,
             _ => return Err(damage("state", STATE_OFFSET)),
         };
-        let is_fragile = matches!(source.class, Class::Process | Class::PowerBySync);
-        let last = syncing.as_ref().map(Syncing::sequence);
+        let is_fragile = matches!(source.class, PoolClass::Process | PoolClass::PowerBySync);
+        let last = syncing.as_ref().map(SyncState::sequence);
         let may_be_torn = is_fragile && !was_closed && !was_restored;
         if may_be_torn && !options.salvage && !source.is_held(&medium, header.size, last) {
             return Err(source.fault(PoolFault::Torn));
@@ -419,9 +419,9 @@ impl Pool {
             }
             _ => {}
         }
-        let within = syncing.as_ref().map(Syncing::pass);
+        let within = syncing.as_ref().map(SyncState::pass);
         if let Some(file) = &source.file
-            && source.class == Class::Power
+            && source.class == PoolClass::Power
             && !was_closed
         {
             // A process that was killed between a store and its flush left what everybody sees and
@@ -458,12 +458,12 @@ impl Pool {
     }
 
     fn assemble(
-        source: Source,
+        source: PoolSource,
         medium: Medium,
-        header: Header,
+        header: PoolHeader,
         allocator: Allocator,
         was_closed: bool,
-        syncing: Option<Syncing>,
+        syncing: Option<SyncState>,
     ) -> Pool {
         let shared = Arc::new(Shared {
             allocator,
@@ -480,7 +480,7 @@ impl Pool {
     }
 }
 
-fn new_header(path: &Path, options: &PoolOptions, uuid: [u8; 16]) -> Result<Header> {
+fn new_header(path: &Path, options: &PoolOptions, uuid: [u8; 16]) -> Result<PoolHeader> {
     let shape = || Error::Pool {
         path: path.into(),
         fault: PoolFault::Shape {
@@ -489,7 +489,7 @@ fn new_header(path: &Path, options: &PoolOptions, uuid: [u8; 16]) -> Result<Head
             chunk_bytes: options.chunk_bytes,
         },
     };
-    let header = Header {
+    let header = PoolHeader {
         layout: options.layout,
         uuid,
         size: options.size / 4096 * 4096,
@@ -501,7 +501,7 @@ fn new_header(path: &Path, options: &PoolOptions, uuid: [u8; 16]) -> Result<Head
     Ok(header)
 }
 
-fn geometry_of(header: &Header, path: &Path) -> Result<Geometry> {
+fn geometry_of(header: &PoolHeader, path: &Path) -> Result<PoolGeometry> {
     header.geometry().ok_or_else(|| Error::Pool {
         path: path.into(),
         fault: PoolFault::Damaged {
@@ -515,7 +515,7 @@ pub(super) fn checked_header(
     path: &Path,
     bytes: &[u8; FIXED_BYTES],
     layout: u64,
-) -> Result<Header> {
+) -> Result<PoolHeader> {
     let fault = match check_header(bytes) {
         HeaderState::Valid(header) if header.layout == layout => return Ok(header),
         HeaderState::Valid(header) => PoolFault::Layout {
@@ -540,9 +540,9 @@ pub(super) fn checked_header(
     })
 }
 
-fn new_syncing(checkpoint: Checkpoint, size: u64) -> (Syncing, Arc<DirtyPages>) {
+fn new_syncing(checkpoint: Checkpoint, size: u64) -> (SyncState, Arc<DirtyPages>) {
     let dirty = Arc::new(DirtyPages::new(size));
-    (Syncing::new(checkpoint, Arc::clone(&dirty)), dirty)
+    (SyncState::new(checkpoint, Arc::clone(&dirty)), dirty)
 }
 
 /// Brings a pool's file back to its last checkpoint if it is not to be trusted as it is: the system
@@ -584,12 +584,12 @@ pub(super) fn needs_checkpoint(file: &PoolFile, checkpoint: &Checkpoint) -> Resu
             let is_outdated = unseal(word(CHECKPOINT_AT))
                 .is_some_and(|sequence| sequence < checkpoint.sequence());
             let is_closed = unseal(word(0)) == Some(STATE_CLOSED) && !is_outdated;
-            let opened = Opened {
+            let opened = OpenRecord {
                 boot: [word(BOOT_AT), word(BOOT_AT + 8)],
                 file: word(WITNESS_AT),
             };
             let sequence = Some(checkpoint.sequence());
-            if is_closed || witness::is_held(file, opened, header.size, sequence) {
+            if is_closed || page_witness::is_held(file, opened, header.size, sequence) {
                 return Ok(false);
             }
         }
@@ -602,26 +602,30 @@ pub(super) fn needs_checkpoint(file: &PoolFile, checkpoint: &Checkpoint) -> Resu
 
 /// Lets the pages behind a pool go with its checkpoints, and names its file for the header. Without
 /// space for them no file is named, and only the boot tells how the pool was left.
-fn begin_witness(source: &Source, header: &Header, syncing: Option<&Syncing>) -> Result<u64> {
+fn begin_witness(
+    source: &PoolSource,
+    header: &PoolHeader,
+    syncing: Option<&SyncState>,
+) -> Result<u64> {
     let Some(file) = &source.file else {
-        return Ok(witness::NONE);
+        return Ok(page_witness::NONE);
     };
     if let Some(syncing) = syncing {
-        let witness = Witness::begin(file, header.size, syncing.sequence())?;
+        let witness = PageWitness::begin(file, header.size, syncing.sequence())?;
         let is_there = witness.is_some();
         syncing.set_witness(witness);
         if !is_there {
-            return Ok(witness::NONE);
+            return Ok(page_witness::NONE);
         }
     }
-    Ok(witness::name_of(file.file()))
+    Ok(page_witness::name_of(file.file()))
 }
 
 // ORDER: Relaxed throughout: one thread has the pool while it is opened.
 fn set_boot(medium: &Medium, line: &StateLine, name: u64) {
     // A watched pool must be the same in every run.
     let (boot, process, name) = if medium.is_watched() {
-        ([0, 0], 0, witness::NONE)
+        ([0, 0], 0, page_witness::NONE)
     } else {
         (file::boot_id(), u64::from(std::process::id()), name)
     };
@@ -632,8 +636,8 @@ fn set_boot(medium: &Medium, line: &StateLine, name: u64) {
     line.witness.store(medium, name, Ordering::Relaxed);
 }
 
-impl From<super::super::alloc::recovery::Damage> for PoolFault {
-    fn from(damage: super::super::alloc::recovery::Damage) -> PoolFault {
+impl From<super::super::alloc::recovery::PoolDamage> for PoolFault {
+    fn from(damage: super::super::alloc::recovery::PoolDamage) -> PoolFault {
         PoolFault::Damaged {
             what: damage.what,
             offset: damage.offset,

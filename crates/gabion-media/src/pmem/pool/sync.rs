@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::super::checkpoint::{Checkpoint, PAGE_BYTES, Page};
+use super::super::checkpoint_gate::{CheckpointGate, WriteGuard};
 use super::super::dirty::{DirtyPages, PAGE};
 use super::super::file::PoolFile;
-use super::super::gate::{Gate, WriteGuard};
-use super::super::layout::Geometry;
+use super::super::layout::PoolGeometry;
 use super::super::medium::Medium;
 use super::super::options::PoolOptions;
+use super::super::page_witness::PageWitness;
 use super::super::region::Region;
-use super::super::witness::Witness;
 use crate::disk::Disk;
 use crate::{Error, Result};
 
 /// What a pool of class `PowerBySync` has besides its memory.
-pub(super) struct Syncing {
-    gate: Gate,
+pub(super) struct SyncState {
+    gate: CheckpointGate,
     dirty: Arc<DirtyPages>,
     state: Mutex<State>,
     told: Told,
@@ -50,7 +50,7 @@ struct State {
     /// Whether it is not known which pages changed since the last checkpoint.
     needs_image: bool,
     /// What tells by the next opening that the checkpoint is not ahead of the pool.
-    witness: Option<Witness>,
+    witness: Option<PageWitness>,
 }
 
 impl State {
@@ -63,8 +63,8 @@ impl State {
     }
 }
 
-impl Syncing {
-    pub(super) fn new(checkpoint: Checkpoint, dirty: Arc<DirtyPages>) -> Syncing {
+impl SyncState {
+    pub(super) fn new(checkpoint: Checkpoint, dirty: Arc<DirtyPages>) -> SyncState {
         let told = Told::default();
         told.update(&checkpoint);
         let state = Mutex::new(State {
@@ -72,8 +72,8 @@ impl Syncing {
             needs_image: true,
             witness: None,
         });
-        Syncing {
-            gate: Gate::default(),
+        SyncState {
+            gate: CheckpointGate::default(),
             dirty,
             state,
             told,
@@ -90,7 +90,7 @@ impl Syncing {
     }
 
     /// Lets the pages behind the pool go with its checkpoints.
-    pub(super) fn set_witness(&self, witness: Option<Witness>) {
+    pub(super) fn set_witness(&self, witness: Option<PageWitness>) {
         self.state.lock().witness = witness;
     }
 
@@ -128,7 +128,7 @@ impl Syncing {
     pub(super) fn sync(
         &self,
         medium: &Medium,
-        geometry: &Geometry,
+        geometry: &PoolGeometry,
         reserved: impl FnOnce() -> u64,
     ) -> Result<()> {
         let mut state = self.state.lock();
@@ -141,7 +141,7 @@ impl Syncing {
         &self,
         state: &mut State,
         medium: &Medium,
-        geometry: &Geometry,
+        geometry: &PoolGeometry,
         reserved: impl FnOnce() -> u64,
     ) -> Result<()> {
         state.checkpoint.check()?;
@@ -184,7 +184,7 @@ impl Syncing {
 }
 
 /// Numbers of the pages that may hold something.
-fn pages_in_use(geometry: &Geometry, reserved: u64) -> impl Iterator<Item = u64> + use<> {
+fn pages_in_use(geometry: &PoolGeometry, reserved: u64) -> impl Iterator<Item = u64> + use<> {
     let ranges = [
         0..geometry.states_at,
         geometry.states_at..geometry.states_of(reserved),

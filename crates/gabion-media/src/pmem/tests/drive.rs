@@ -4,9 +4,9 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::super::witness::ATTACHMENT;
+use super::super::page_witness::ATTACHMENT;
 use super::*;
-use crate::seeded::{Random, setting};
+use crate::seeded::{SeededRng, setting};
 
 const PAGE: usize = 4096;
 
@@ -177,7 +177,7 @@ fn pages_that_are_lost_in_place_are_noticed_by_those_behind_the_pool() {
     let images = setting("GABION_DRIVE_IMAGES", 150);
     let (mut noticed, mut silent) = (0, 0);
     for seed in 0..images {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let kept = [Kept::UpTo, Kept::Half][random.index(2)];
         let files = Files::new();
         let pool = files.create();
@@ -198,7 +198,7 @@ fn pages_that_are_lost_in_place_are_noticed_by_those_behind_the_pool() {
         let halves = random.word();
         drive.write(&now, |at| match kept {
             Kept::UpTo => at < end,
-            Kept::Half => Random::new(halves ^ at as u64).one_in(2),
+            Kept::Half => SeededRng::new(halves ^ at as u64).one_in(2),
         });
         drop(pool);
         drive.put_back(&files.pool());

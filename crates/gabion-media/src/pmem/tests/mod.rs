@@ -73,7 +73,7 @@ fn a_block_is_found_again_in_every_kind_of_pool() {
         pool
     };
     let pool = fill(Pool::create(&path, options()).unwrap());
-    assert_eq!(pool.class(), Class::Process);
+    assert_eq!(pool.class(), PoolClass::Process);
     drop(pool);
     let pool = Pool::open(&path, options()).unwrap();
     assert!(!pool.was_closed());
@@ -89,7 +89,7 @@ fn a_block_is_found_again_in_every_kind_of_pool() {
 
     assert_eq!(
         fill(Pool::anonymous(options()).unwrap()).class(),
-        Class::None
+        PoolClass::None
     );
 }
 
@@ -188,7 +188,7 @@ fn a_pool_of_another_layout_is_refused() {
 struct Recorder(parking_lot::Mutex<Vec<String>>);
 
 impl trace::Watcher for Recorder {
-    fn event(&self, event: trace::Event<'_>) {
+    fn event(&self, event: trace::TraceEvent<'_>) {
         self.0.lock().push(event.to_string());
     }
 }

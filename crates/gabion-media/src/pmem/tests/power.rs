@@ -85,7 +85,7 @@ fn change(pool: &Pool, index: u64, fill: u8) {
 
 fn new_pool(files: &Files) -> Pool {
     let pool = Pool::create(&files.pool, files.options()).unwrap();
-    assert_eq!(pool.class(), Class::PowerBySync);
+    assert_eq!(pool.class(), PoolClass::PowerBySync);
     let within = pool.write_guard();
     new_root(&pool, 8);
     drop(within);

@@ -18,7 +18,7 @@ use gabion_media::Disk;
 
 use super::Flex;
 use super::layout::{Root, space_prefix};
-use crate::backup::source::{Known, Reader, Source, SourceFile, SourcePiece};
+use crate::backup::source::{BackupSource, KnownPieces, PieceReader, SourceFile, SourcePiece};
 use crate::log::{self, SealedLog};
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ type Spaces = BTreeMap<u32, Arc<Frozen>>;
 
 impl Flex {
     /// The store as it is now, for a backup: its spaces, and in `staging` the log and a root.
-    pub(crate) fn backup(self: &Arc<Flex>, staging: &Disk) -> Result<Source> {
+    pub(crate) fn backup(self: &Arc<Flex>, staging: &Disk) -> Result<BackupSource> {
         match self.flush() {
             // All of the log is copied then: who has a full disk wants a copy on another one.
             Err(error) if error.is_no_space() && self.unsettled.is_settled() => {}
@@ -43,7 +43,7 @@ impl Flex {
                 files.push(self.source_of(*id, space, at)?);
             }
         }
-        Ok(Source {
+        Ok(BackupSource {
             position: root.last_seq,
             files,
         })
@@ -108,7 +108,8 @@ impl Flex {
                 space.mark(part)?
             };
             let place = part.offset.to_le_bytes();
-            let known = |mark: Vec<u8>| Known::by(&[b"space", file.name.as_bytes(), &place, &mark]);
+            let known =
+                |mark: Vec<u8>| KnownPieces::by(&[b"space", file.name.as_bytes(), &place, &mark]);
             let (engine, space) = (Arc::clone(self), Arc::clone(space));
             pieces.push(SourcePiece {
                 offset: part.offset,
@@ -125,7 +126,7 @@ impl Flex {
     }
 
     /// Reads a part of a frozen space, as long as the directory is this store's.
-    fn reader_of(self: &Arc<Flex>, space: &Arc<Frozen>, file: usize, part: usize) -> Reader {
+    fn reader_of(self: &Arc<Flex>, space: &Arc<Frozen>, file: usize, part: usize) -> PieceReader {
         let (engine, space) = (Arc::clone(self), Arc::clone(space));
         Box::new(move |buffer, offset| {
             let _held = engine.lock.hold().ok_or(Error::Closed)?;

@@ -14,9 +14,9 @@
 //!
 //! # Invariant
 //! - C1. The memory of the forms is at most what the options allow and the rest of the store
-//!   leaves, whenever nobody is filling or moving the hand and [`Cache::shrink`] was called since
-//!   the rest grew. Readers move the hand a little way at a time, so the forms that they put in may
-//!   take more by one for every [`REACH`] leaves until the hand has come round.
+//!   leaves, whenever nobody is filling or moving the hand and [`IntervalCache::shrink`] was called
+//!   since the rest grew. Readers move the hand a little way at a time, so the forms that they put
+//!   in may take more by one for every [`REACH`] leaves until the hand has come round.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::cached_bytes::CachedBytes;
-use super::index::{Index, Taken};
+use super::index::{EvictionStep, IntervalIndex};
 use super::interval::Interval;
 use crate::engine::counters::Tally;
 use crate::memory::Memory;
@@ -54,7 +54,7 @@ const REACH: usize = 64;
 
 /// The cache of all partitions.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct IntervalCache {
     bytes_max: u64,
     memory: Arc<Memory>,
     bytes: CachedBytes,
@@ -67,7 +67,7 @@ pub(super) struct Cache {
 
 #[derive(Debug, Default)]
 struct Hand {
-    indexes: Vec<Weak<Index>>,
+    indexes: Vec<Weak<IntervalIndex>>,
     /// So many were there when those of keyspaces that are gone had just been left out.
     indexes_known: usize,
     /// Which index it points into, and the leaf by a key of it.
@@ -82,18 +82,18 @@ struct Hand {
 }
 
 impl Hand {
-    fn takes(&self) -> Taken {
+    fn takes(&self) -> EvictionStep {
         match (self.drain_rounds, self.room_rounds) {
-            (0, 0) => Taken::Forms,
-            (0, _) => Taken::Room,
-            _ => Taken::Pages,
+            (0, 0) => EvictionStep::Forms,
+            (0, _) => EvictionStep::Room,
+            _ => EvictionStep::Pages,
         }
     }
 }
 
-impl Cache {
-    pub(super) fn new(bytes_max: u64, memory: &Arc<Memory>) -> Cache {
-        Cache {
+impl IntervalCache {
+    pub(super) fn new(bytes_max: u64, memory: &Arc<Memory>) -> IntervalCache {
+        IntervalCache {
             bytes_max,
             memory: Arc::clone(memory),
             bytes: CachedBytes::new(bytes_max.min(memory.bytes_max())),
@@ -125,7 +125,7 @@ impl Cache {
     }
 
     /// Takes an index into the hand's round.
-    pub(super) fn register(&self, index: &Arc<Index>) {
+    pub(super) fn register(&self, index: &Arc<IntervalIndex>) {
         let hand = &mut *self.hand.lock();
         // Those of keyspaces that are gone: when there may be as many as others.
         if hand.indexes.len() > 2 * hand.indexes_known {
@@ -181,8 +181,8 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::shrink`], for a reader that has put a form in: takes out no more than it finds
-    /// within reach of the hand.
+    /// As [`IntervalCache::shrink`], for a reader that has put a form in: takes out no more than it
+    /// finds within reach of the hand.
     pub(super) fn shrink_some(&self) {
         if self.bytes() > self.room()
             && let Some(mut hand) = self.hand.try_lock()
@@ -283,12 +283,12 @@ thread_local! {
 mod tests {
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::index::{New, Seek};
+    use super::super::index::{NewInterval, SeekTarget};
     use super::super::interval::{parse, put_pair};
-    use super::super::{Flex, Keyspace, Write};
+    use super::super::{Flex, FlexKeyspace, Write};
     use super::*;
     use crate::engine::memtable::ChunkPool;
-    use crate::engine::ssd::{Commit, Lifecycle};
+    use crate::engine::ssd::{CommitWrites, Lifecycle};
     use crate::types::Kind;
     use crate::{Options, Tuning};
 
@@ -310,22 +310,22 @@ mod tests {
         }
     }
 
-    fn index(cache: &Cache, intervals: usize) -> Arc<Index> {
-        let new = |number| New {
+    fn index(cache: &IntervalCache, intervals: usize) -> Arc<IntervalIndex> {
+        let new = |number| NewInterval {
             key: key(number),
             len: 1,
             extents: 1,
             interval: None,
         };
-        let intervals: Vec<New> = (0..intervals).map(new).collect();
-        let index = Arc::new(Index::new(&intervals, cache.cached_bytes()));
+        let intervals: Vec<NewInterval> = (0..intervals).map(new).collect();
+        let index = Arc::new(IntervalIndex::new(&intervals, cache.cached_bytes()));
         cache.register(&index);
         index
     }
 
-    fn fill(cache: &Cache, index: &Index, number: usize) {
+    fn fill(cache: &IntervalCache, index: &IntervalIndex, number: usize) {
         let share = index.share();
-        let (place, _) = index.locate(Seek::At(&key(number)));
+        let (place, _) = index.locate(SeekTarget::At(&key(number)));
         let version = place.leaf.version();
         drop(share);
         index.fill(&place, version, &interval(b"0123456"));
@@ -336,7 +336,7 @@ mod tests {
     fn the_budget_is_kept_and_what_is_read_stays() {
         let one = interval(b"0123456").memory_bytes();
         let memory = Memory::new(150 * one, 50 * one, &ChunkPool::new(0));
-        let cache = Cache::new(1_000 * one, &memory);
+        let cache = IntervalCache::new(1_000 * one, &memory);
         let indexes = [index(&cache, 2_000), index(&cache, 500)];
         fill(&cache, &indexes[1], 77);
         for number in 0..2_000 {
@@ -374,14 +374,14 @@ mod tests {
     fn forms_of_other_sizes_take_the_place_of_those_before() {
         let bytes_max = 16 << 20;
         let memory = Memory::new(1 << 30, 0, &ChunkPool::new(0));
-        let cache = Cache::new(bytes_max, &memory);
+        let cache = IntervalCache::new(bytes_max, &memory);
         let (values, intervals) = ([1_000_usize, 2_500, 300, 7_000], 80_000);
         let index = index(&cache, intervals);
         let mut kept = Vec::new();
         for (round, len) in values.into_iter().enumerate() {
             let value = vec![7; len];
             for number in (round..intervals).step_by(values.len()) {
-                let place = index.find(Seek::At(&key(number)));
+                let place = index.find(SeekTarget::At(&key(number)));
                 let form = interval_in(cache.slabs(), b"0123456", &value);
                 index.fill(&place, place.leaf.version(), &form);
                 // Somebody keeps a value here and there.
@@ -468,7 +468,7 @@ mod tests {
         let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let kept = engine.create_keyspace("kept").unwrap();
         let gone = engine.create_keyspace("gone").unwrap();
-        let fill = |keyspace: &Arc<Keyspace>, records: u32| {
+        let fill = |keyspace: &Arc<FlexKeyspace>, records: u32| {
             for number in 0..records {
                 let write = Write::Single {
                     keyspace,
@@ -496,8 +496,13 @@ mod tests {
     #[test]
     fn an_index_is_registered_without_a_look_at_the_others() {
         let memory = Memory::new(1 << 20, 1 << 20, &ChunkPool::new(0));
-        let cache = Cache::new(1 << 20, &memory);
-        let new = || Arc::new(Index::new(&[New::first()], cache.cached_bytes()));
+        let cache = IntervalCache::new(1 << 20, &memory);
+        let new = || {
+            Arc::new(IntervalIndex::new(
+                &[NewInterval::first()],
+                cache.cached_bytes(),
+            ))
+        };
         let before = LOOKS.get();
         let count = 2_000;
         let mut indexes = Vec::new();

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use gabion_media::Disk;
 
-use super::{Flex, Keyspace, Scan, Write};
-use crate::engine::ssd::{Commit, Lifecycle};
+use super::{Flex, FlexKeyspace, FlexScan, Write};
+use crate::engine::ssd::{CommitWrites, Lifecycle};
 use crate::expiry::ReadPoint;
 use crate::log::BatchEncoder;
 use crate::options::Durability;
@@ -67,14 +67,14 @@ impl Flex {
 
     fn copy_pairs(
         self: &Arc<Flex>,
-        keyspace: &Arc<Keyspace>,
+        keyspace: &Arc<FlexKeyspace>,
         copy: &Flex,
-        twin: &Keyspace,
+        twin: &FlexKeyspace,
         point: ReadPoint,
     ) -> Result<()> {
         self.share_snapshot(point);
         let store = Arc::<Flex>::clone(self);
-        let mut scan = Scan::new(store, keyspace, point, Bound::Unbounded, Bound::Unbounded);
+        let mut scan = FlexScan::new(store, keyspace, point, Bound::Unbounded, Bound::Unbounded);
         let (mut batch, mut user_bytes) = (BatchEncoder::default(), 0);
         loop {
             let is_pair = scan.advance()?;

@@ -32,23 +32,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gabion_flex::Round;
+use gabion_flex::GcRound;
 
-use super::generation::{Generation, Layer};
-use super::index::{Place, Seek};
+use super::expiry_sweep::{change_held, changes_of};
+use super::generation::{Generation, GenerationPart};
+use super::index::{IntervalRef, SeekTarget};
 use super::interval::Interval;
 use super::layout::Root;
-use super::partition::{Changes, Partition, Reader, Wanted};
-use super::sweep::{change_held, changes_of};
-use super::{Flex, Keyspace};
+use super::partition::{IntervalChanges, MergeChanges, Partition, ReadIntent};
+use super::{Flex, FlexKeyspace};
 use crate::Result;
 use crate::bytes::assign;
-use crate::engine::keyspaces::All;
-use crate::engine::memtable::{MemCursor, Newest};
-use crate::engine::range_deletes::{Fragment, Fragments};
-use crate::engine::snapshots::Protected;
-use crate::engine::ssd::pace::{Class, STEP_BYTES};
-use crate::expiry::{Moment, ReadPoint, has_expired};
+use crate::engine::keyspaces::KeyspaceView;
+use crate::engine::memtable::{MemCursor, NewestVersions};
+use crate::engine::range_deletes::{RangeTombstone, RangeTombstones};
+use crate::engine::snapshots::ProtectedSeqs;
+use crate::engine::ssd::rate_limiter::{IoPriority, STEP_BYTES};
+use crate::expiry::{ReadPoint, UnixMillis, has_expired};
 use crate::log::LogSyncer;
 use crate::threads::side_by_side;
 use crate::types::{SEQ_MAX, Seq};
@@ -66,7 +66,7 @@ const CHANGE_BYTES_MAX: usize = 64 << 10;
 const SHARED_MIN: usize = 1_000;
 
 /// After a compaction, segments have less garbage than a sixteenth.
-const COMPACTED: Round = Round {
+const COMPACTED: GcRound = GcRound {
     segments: 8,
     garbage_parts: 2,
 };
@@ -99,7 +99,7 @@ impl Flex {
         let protected = self.snapshots.protect(|| newest);
         let notes = protected.stripe(max_seq) != Some(0);
         let keyspaces = self.keyspaces.load();
-        let pay = |bytes| self.pay(Class::Flush, bytes);
+        let pay = |bytes| self.pay(IoPriority::Flush, bytes);
         let job = Job {
             generation,
             key_bytes: generation.begin_merge(),
@@ -200,7 +200,7 @@ impl Flex {
     }
 
     /// Those who read, and who register from now on.
-    fn readers(&self) -> Protected {
+    fn readers(&self) -> ProtectedSeqs {
         self.snapshots.protect(|| self.read_point())
     }
 
@@ -229,7 +229,7 @@ impl Flex {
     /// several extents.
     pub(crate) fn compact_range(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &FlexKeyspace,
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Result<()> {
@@ -245,7 +245,7 @@ impl Flex {
             self.health.check_writable()?;
             let lock = self.lock_merges_of(keyspace)?;
             let partition = &keyspace.partition;
-            let held = partition.interval(Seek::At(&key), Reader::Merge)?;
+            let held = partition.interval(SeekTarget::At(&key), ReadIntent::Merge)?;
             if looked_at.as_ref().is_some_and(|up_to| *up_to <= key) {
                 // Once: a filter may answer otherwise when it sees what it has made.
                 looked_at = held.place.upper().map(<[u8]>::to_vec);
@@ -256,7 +256,7 @@ impl Flex {
                     changed = true;
                     at = Some(key);
                     drop(lock);
-                    self.pay(Class::Usual, written);
+                    self.pay(IoPriority::Usual, written);
                     continue;
                 }
             }
@@ -268,7 +268,7 @@ impl Flex {
             at = ends.into_iter().flatten().min().map(<[u8]>::to_vec);
             drop(lock);
             if done {
-                self.pay(Class::Usual, held.place.len());
+                self.pay(IoPriority::Usual, held.place.len());
             }
         }
         self.collect_all(keyspace)?;
@@ -283,7 +283,7 @@ impl Flex {
     }
 
     /// Collects the garbage of a keyspace's space, as far as it is worth it.
-    fn collect_all(&self, keyspace: &Keyspace) -> Result<()> {
+    fn collect_all(&self, keyspace: &FlexKeyspace) -> Result<()> {
         loop {
             self.health.check_writable()?;
             let lock = self.lock_merges_of(keyspace)?;
@@ -291,7 +291,7 @@ impl Flex {
             let moved = moved.map_err(|error| self.fail_unless_short(error))?;
             drop(lock);
             match moved {
-                Some(moved) => self.pay(Class::Usual, moved),
+                Some(moved) => self.pay(IoPriority::Usual, moved),
                 None => return Ok(()),
             }
         }
@@ -314,14 +314,14 @@ struct Job<'m> {
     /// Whether somebody needs what is overwritten.
     notes: bool,
     /// What expires up to then is gone for all who read.
-    horizon: Moment,
+    horizon: UnixMillis,
     /// Called with what was written, to keep to the limit.
     pay: &'m (dyn Fn(u64) + Sync),
 }
 
 impl Job<'_> {
     /// Merges all layers, by several threads if they are large.
-    fn merge_layers(&self, keyspaces: &All<Keyspace>, threads: usize) -> Result<()> {
+    fn merge_layers(&self, keyspaces: &KeyspaceView<FlexKeyspace>, threads: usize) -> Result<()> {
         let layers = self.generation.layers();
         let written = layers.iter().filter(|layer| !layer.is_empty());
         // Nobody needs what was written to one that is gone.
@@ -386,10 +386,10 @@ fn run_all(merges: &[Merge<'_>], threads: usize) -> Result<()> {
 /// index begin.
 struct Merge<'m> {
     job: &'m Job<'m>,
-    keyspace: &'m Arc<Keyspace>,
-    layer: &'m Layer,
-    newest: &'m Newest<'m>,
-    deletes: &'m Fragments,
+    keyspace: &'m Arc<FlexKeyspace>,
+    layer: &'m GenerationPart,
+    newest: &'m NewestVersions<'m>,
+    deletes: &'m RangeTombstones,
     begin: Vec<u8>,
     end: Option<Vec<u8>>,
 }
@@ -477,7 +477,7 @@ impl Merge<'_> {
             true => set_next(at, upper),
             false => set_next(at, Some(cursor.key())),
         };
-        group.wanted.push(Wanted {
+        group.wanted.push(IntervalChanges {
             place,
             interval,
             changes,
@@ -491,14 +491,14 @@ impl Merge<'_> {
     /// Whether all that the merge does with an interval is to remove its pairs.
     fn is_cleared(
         &self,
-        place: &Place,
+        place: &IntervalRef,
         cursor: &MemCursor,
-        deletes: &Fragments,
+        deletes: &RangeTombstones,
         start: &[u8],
     ) -> bool {
         let upper = place.upper();
         // What lies in front of `start` is merged already.
-        let whole = |fragment: &Fragment| {
+        let whole = |fragment: &RangeTombstone| {
             let covers_end = match (&fragment.upper, upper) {
                 (None, _) => true,
                 (Some(end), Some(upper)) => upper <= &**end,
@@ -531,7 +531,7 @@ impl Merge<'_> {
     }
 
     /// Notes what the space holds of the keys that are about to change.
-    fn note(&self, interval: &Interval, changes: &Changes, range: Range<usize>) {
+    fn note(&self, interval: &Interval, changes: &MergeChanges, range: Range<usize>) {
         let (slabs, mut bytes) = (self.partition().slabs(), 0);
         for change in range {
             let key = changes.key(change);
@@ -555,22 +555,22 @@ fn set_next(at: &mut Vec<u8>, next: Option<&[u8]>) -> bool {
 /// Intervals of one leaf of the index, which the merge has looked up, and what it does with them.
 #[derive(Default)]
 struct Group {
-    wanted: Vec<Wanted>,
-    changes: Changes,
+    wanted: Vec<IntervalChanges>,
+    changes: MergeChanges,
     /// Bytes that groups before have written and nobody has paid for.
     written: u64,
 }
 
 impl Group {
     /// The interval of a key, which is above those before: most are in the leaf of the last one.
-    fn find(&self, partition: &Partition, key: &[u8]) -> Place {
+    fn find(&self, partition: &Partition, key: &[u8]) -> IntervalRef {
         let last = self.wanted.last();
         let beside = last.and_then(|last| last.place.in_leaf(key));
         beside.unwrap_or_else(|| partition.find(key))
     }
 
     /// Whether an interval may be changed with the others: whatever they become concerns one leaf.
-    fn takes(&self, place: &Place) -> bool {
+    fn takes(&self, place: &IntervalRef) -> bool {
         let first = self.wanted.first();
         first.is_none_or(|first| Arc::ptr_eq(&first.place.leaf, &place.leaf))
     }
@@ -581,7 +581,7 @@ impl Group {
 }
 
 /// Whether these are as many changes as are made together.
-fn is_much(changes: &Changes) -> bool {
+fn is_much(changes: &MergeChanges) -> bool {
     changes.len() >= CHANGES_MAX || changes.bytes() > CHANGE_BYTES_MAX
 }
 
@@ -589,11 +589,11 @@ fn is_much(changes: &Changes) -> bool {
 /// long for them and the rest of the group. Returns whether these were all; if not, the cursor
 /// stands on the first key behind them.
 fn add_changes(
-    changes: &mut Changes,
+    changes: &mut MergeChanges,
     cursor: &mut MemCursor,
-    deletes: &Fragments,
+    deletes: &RangeTombstones,
     upper: Option<&[u8]>,
-    (mut covered, horizon): (Covered<'_>, Moment),
+    (mut covered, horizon): (Covered<'_>, UnixMillis),
 ) -> bool {
     loop {
         if !cursor.valid() || upper.is_some_and(|upper| cursor.key() >= upper) {
@@ -625,13 +625,17 @@ fn add_changes(
 /// The pairs of an interval that deleted ranges cover, in their order.
 struct Covered<'i> {
     /// Without any range nothing is looked at.
-    of: Option<(&'i Fragments, &'i Interval)>,
+    of: Option<(&'i RangeTombstones, &'i Interval)>,
     at: usize,
 }
 
 impl<'i> Covered<'i> {
     /// Those from `start` on. The interval is there if there are deletes.
-    fn new(deletes: &'i Fragments, interval: Option<&'i Interval>, start: &[u8]) -> Covered<'i> {
+    fn new(
+        deletes: &'i RangeTombstones,
+        interval: Option<&'i Interval>,
+        start: &[u8],
+    ) -> Covered<'i> {
         let of = interval.filter(|_| !deletes.is_empty());
         Covered {
             at: of.map_or(0, |interval| interval.count_below(start)),
@@ -640,7 +644,7 @@ impl<'i> Covered<'i> {
     }
 
     /// Removes the next pairs, up to a key.
-    fn remove_up_to(&mut self, changes: &mut Changes, end: Option<&[u8]>) {
+    fn remove_up_to(&mut self, changes: &mut MergeChanges, end: Option<&[u8]>) {
         let Some((deletes, interval)) = self.of else {
             return;
         };
@@ -665,7 +669,11 @@ impl<'i> Covered<'i> {
 }
 
 /// The smallest key from `at` on that a merge must look at.
-fn next_key<'k>(cursor: &'k MemCursor, deletes: &'k Fragments, at: &'k [u8]) -> Option<&'k [u8]> {
+fn next_key<'k>(
+    cursor: &'k MemCursor,
+    deletes: &'k RangeTombstones,
+    at: &'k [u8],
+) -> Option<&'k [u8]> {
     let written = cursor.valid().then(|| cursor.key());
     let deleted = match deletes.find(at) {
         Some(_) => Some(at),

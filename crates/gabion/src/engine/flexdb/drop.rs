@@ -33,10 +33,10 @@ use parking_lot::MutexGuard;
 
 use super::layout::space_prefix;
 use super::partition::DATA_NAME;
-use super::writepath::Writer;
-use super::{Flex, Keyspace};
-use crate::engine::ssd::{Follow, SsdEngine};
-use crate::log::Event;
+use super::writepath::FlexWriteHalf;
+use super::{Flex, FlexKeyspace};
+use crate::engine::ssd::{FeedSource, SsdEngine};
+use crate::log::KeyspaceEvent;
 use crate::types::SEQ_MAX;
 use crate::{Error, Result};
 
@@ -59,7 +59,7 @@ impl Flex {
     }
 
     /// Steps 1 to 3.
-    fn drop_alone(&self, writer: &mut Writer, name: &str) -> Result<bool> {
+    fn drop_alone(&self, writer: &mut FlexWriteHalf, name: &str) -> Result<bool> {
         self.health.check_writable()?;
         let mut root = self.root.lock();
         let Some(keyspace) = self.keyspaces.find(name) else {
@@ -80,7 +80,7 @@ impl Flex {
         next.last_seq = next.last_seq.max(seq);
         self.write_root(&mut root, next)?;
         writer.next_seq += 1;
-        self.tell(writer, seq, keyspace.id, Event::Dropped { name });
+        self.tell(writer, seq, keyspace.id, KeyspaceEvent::Dropped { name });
         keyspace.dropped.set(seq);
         self.keyspaces.leave(&keyspace);
         self.publish(seq);
@@ -121,7 +121,7 @@ impl Flex {
     }
 
     /// Removes the files of a keyspace's space, which is closed.
-    fn remove_space(&self, keyspace: &Keyspace) -> Result<()> {
+    fn remove_space(&self, keyspace: &FlexKeyspace) -> Result<()> {
         let disk = self.disk.part(&space_prefix(keyspace.id));
         // An old handle holds the file open, but none of its blocks.
         let cut = disk.truncate(DATA_NAME, 0);
@@ -133,7 +133,7 @@ impl Flex {
 
     /// Keeps merges out, to work on a keyspace's space; an error if the keyspace was dropped or the
     /// store is closed.
-    pub(super) fn lock_merges_of(&self, keyspace: &Keyspace) -> Result<MutexGuard<'_, ()>> {
+    pub(super) fn lock_merges_of(&self, keyspace: &FlexKeyspace) -> Result<MutexGuard<'_, ()>> {
         let lock = self.merge_lock.lock();
         self.health.check_open()?;
         keyspace.dropped.check()?;

@@ -34,13 +34,13 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 
-use super::layers::Layers;
+use super::per_keyspace::PerKeyspace;
 use crate::Slice;
-use crate::engine::memtable::{KeepOrder, MemTable};
-use crate::engine::range_deletes::{Deletes, Fragments};
-use crate::engine::snapshots::Protected;
-use crate::expiry::Record;
-use crate::log::Op;
+use crate::engine::memtable::{MemTable, OrderPolicy};
+use crate::engine::range_deletes::{RangeDeletes, RangeTombstones};
+use crate::engine::snapshots::ProtectedSeqs;
+use crate::expiry::StoredRecord;
+use crate::log::LogOp;
 use crate::memory::{Memory, TableMemory};
 use crate::slabs::{Slabs, memory_of};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
@@ -65,17 +65,17 @@ const IMAGES_MAX: usize = 256;
 
 /// What a generation says about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum GenerationLookup {
     Nothing,
     Deleted,
-    Record(Record),
+    Record(StoredRecord),
 }
 
 /// The writes of one keyspace.
-pub(super) struct Layer {
+pub(super) struct GenerationPart {
     pub(super) keyspace: u32,
     pub(super) table: MemTable,
-    deletes: ArcSwap<Deletes>,
+    deletes: ArcSwap<RangeDeletes>,
     has_deletes: AtomicBool,
     images: Arc<Images>,
 }
@@ -84,19 +84,19 @@ pub(super) struct Layer {
 /// which is given back when a snapshot ends.
 #[derive(Default)]
 struct Images {
-    by_key: RwLock<BTreeMap<Slice, Option<Record>>>,
+    by_key: RwLock<BTreeMap<Slice, Option<StoredRecord>>>,
     any: AtomicBool,
 }
 
 impl Images {
     /// Notes an image unless there is one of the key; returns the bytes that it takes.
-    fn note(&self, key: &[u8], image: impl FnOnce() -> (Slice, Option<Record>)) -> u64 {
+    fn note(&self, key: &[u8], image: impl FnOnce() -> (Slice, Option<StoredRecord>)) -> u64 {
         let mut images = self.by_key.write();
         if images.contains_key(key) {
             return 0;
         }
         let (key, image) = image();
-        let len = key.len() + image.as_ref().map_or(0, Record::len);
+        let len = key.len() + image.as_ref().map_or(0, StoredRecord::len);
         images.insert(key, image);
         // ORDER: Release pairs with the Acquire in `is_empty`.
         self.any.store(true, Ordering::Release);
@@ -109,7 +109,7 @@ impl Images {
     }
 
     /// The next images of a range, as many as are read under one lock. They only become more.
-    fn some(&self, from: Bound<&[u8]>, upper: Option<&[u8]>) -> Vec<(Slice, Option<Record>)> {
+    fn some(&self, from: Bound<&[u8]>, upper: Option<&[u8]>) -> Vec<(Slice, Option<StoredRecord>)> {
         let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
         let images = self.by_key.read();
         let range = images.range::<[u8], _>((from, upper)).take(IMAGES_MAX);
@@ -137,13 +137,18 @@ impl Images {
     }
 }
 
-impl Layer {
-    fn new(keyspace: u32, memory: &Memory, keep: KeepOrder) -> Layer {
-        Layer::with_images(keyspace, memory, keep, Arc::default())
+impl GenerationPart {
+    fn new(keyspace: u32, memory: &Memory, keep: OrderPolicy) -> GenerationPart {
+        GenerationPart::with_images(keyspace, memory, keep, Arc::default())
     }
 
-    fn with_images(keyspace: u32, memory: &Memory, keep: KeepOrder, images: Arc<Images>) -> Layer {
-        Layer {
+    fn with_images(
+        keyspace: u32,
+        memory: &Memory,
+        keep: OrderPolicy,
+        images: Arc<Images>,
+    ) -> GenerationPart {
+        GenerationPart {
             keyspace,
             table: MemTable::with_order(memory.pool(), 0, keep, 0),
             deletes: ArcSwap::default(),
@@ -163,8 +168,8 @@ impl Layer {
     }
 
     /// The deleted ranges, as those see them who read all that was written.
-    pub(super) fn deletes(&self) -> Fragments {
-        self.deletes.load().united(&Protected::only(SEQ_MAX))
+    pub(super) fn deletes(&self) -> RangeTombstones {
+        self.deletes.load().united(&ProtectedSeqs::only(SEQ_MAX))
     }
 
     /// The newest delete of a range with `key` that a reader at `seq` sees; 0 for none.
@@ -178,16 +183,18 @@ impl Layer {
 
     /// The newest that a reader at `seq` may know of `key`.
     #[inline]
-    pub(super) fn get(&self, key: &[u8], hash: u64, seq: Seq) -> Said {
+    pub(super) fn get(&self, key: &[u8], hash: u64, seq: Seq) -> GenerationLookup {
         let entry = self.table.get(key, hash, seq);
         let deleted = self.deleted(key, seq);
         match entry {
             Some(entry) if entry.seq > deleted => match entry.kind.is_tombstone() {
-                true => Said::Deleted,
-                false => Said::Record(Record::new(entry.kind, Slice::new(entry.value))),
+                true => GenerationLookup::Deleted,
+                false => {
+                    GenerationLookup::Record(StoredRecord::new(entry.kind, Slice::new(entry.value)))
+                }
             },
-            _ if deleted > 0 => Said::Deleted,
-            _ => Said::Nothing,
+            _ if deleted > 0 => GenerationLookup::Deleted,
+            _ => GenerationLookup::Nothing,
         }
     }
 
@@ -229,13 +236,13 @@ impl Layer {
             buffer.own()[..middle].copy_from_slice(key);
             buffer.own()[middle..].copy_from_slice(bytes);
             let stored = Slice::cached(&buffer, middle, bytes.len());
-            let image = found.map(|(kind, _)| Record::new(kind, stored));
+            let image = found.map(|(kind, _)| StoredRecord::new(kind, stored));
             (Slice::cached(&buffer, 0, middle), image)
         })
     }
 
     /// What the space held of a key before it changed, if it has.
-    pub(super) fn image(&self, key: &[u8]) -> Option<Option<Record>> {
+    pub(super) fn image(&self, key: &[u8]) -> Option<Option<StoredRecord>> {
         if self.images.is_empty() {
             return None;
         }
@@ -247,11 +254,11 @@ impl Layer {
         &self,
         lower: &[u8],
         upper: Option<&[u8]>,
-    ) -> Vec<(Slice, Option<Record>)> {
+    ) -> Vec<(Slice, Option<StoredRecord>)> {
         if self.images.is_empty() || upper.is_some_and(|upper| upper <= lower) {
             return Vec::new();
         }
-        let mut list: Vec<(Slice, Option<Record>)> = Vec::new();
+        let mut list: Vec<(Slice, Option<StoredRecord>)> = Vec::new();
         loop {
             let last = list.last().map(|(key, _)| Bound::Excluded(&key[..]));
             let from = last.unwrap_or(Bound::Included(lower));
@@ -272,8 +279,8 @@ pub(super) struct Generation {
     /// No write of the generation is in an older segment of the log.
     pub(super) first_segment: u64,
     memory: Arc<Memory>,
-    keep: KeepOrder,
-    layers: Layers<Layer>,
+    keep: OrderPolicy,
+    layers: PerKeyspace<GenerationPart>,
     /// Keys, values and what comes with them.
     bytes: AtomicU64,
     /// What of these the merge under way has put into the spaces, about.
@@ -294,14 +301,14 @@ impl Generation {
         number: u64,
         first_segment: u64,
         memory: &Arc<Memory>,
-        keep: KeepOrder,
+        keep: OrderPolicy,
     ) -> Generation {
         Generation {
             number,
             first_segment,
             memory: Arc::clone(memory),
             keep,
-            layers: Layers::default(),
+            layers: PerKeyspace::default(),
             bytes: AtomicU64::new(0),
             merged: AtomicU64::new(0),
             images: Arc::new(memory.hold_table(0)),
@@ -324,11 +331,11 @@ impl Generation {
     /// What of a merged generation is of use to readers of moments before all of its writes: its
     /// images.
     pub(super) fn without_writes(&self) -> Generation {
-        let layers = Layers::default();
+        let layers = PerKeyspace::default();
         for layer in self.layers.all() {
             layers.get_or_add(layer.keyspace, || {
                 let images = Arc::clone(&layer.images);
-                Layer::with_images(layer.keyspace, &self.memory, self.keep, images)
+                GenerationPart::with_images(layer.keyspace, &self.memory, self.keep, images)
             });
         }
         Generation {
@@ -363,25 +370,29 @@ impl Generation {
 
     /// The writes of a keyspace, if there may be any.
     #[inline]
-    pub(super) fn layer(&self, keyspace: u32) -> Option<Arc<Layer>> {
+    pub(super) fn layer(&self, keyspace: u32) -> Option<Arc<GenerationPart>> {
         self.layers.with(keyspace, Arc::clone)
     }
 
     /// Calls `read` with the writes of a keyspace, if there may be any.
     #[inline]
-    pub(super) fn with_layer<T>(&self, keyspace: u32, read: impl FnOnce(&Layer) -> T) -> Option<T> {
+    pub(super) fn with_layer<T>(
+        &self,
+        keyspace: u32,
+        read: impl FnOnce(&GenerationPart) -> T,
+    ) -> Option<T> {
         self.layers.with(keyspace, |layer| read(layer))
     }
 
     /// The layers, ascending by the numbers of their keyspaces.
-    pub(super) fn layers(&self) -> Vec<Arc<Layer>> {
+    pub(super) fn layers(&self) -> Vec<Arc<GenerationPart>> {
         self.layers.all()
     }
 
     /// What a keyspace has, made for its first write, of number `seq`, if it has nothing yet.
-    fn layer_for_writing(&self, keyspace: u32, seq: Seq) -> Arc<Layer> {
+    fn layer_for_writing(&self, keyspace: u32, seq: Seq) -> Arc<GenerationPart> {
         let make = || {
-            let layer = Layer::new(keyspace, &self.memory, self.keep);
+            let layer = GenerationPart::new(keyspace, &self.memory, self.keep);
             // No table that comes later knows of older puts than these.
             layer.table.forget_gaps(seq.saturating_sub(1));
             let before = self.before.upgrade();
@@ -401,12 +412,12 @@ impl Generation {
         (kind, key, value): (Kind, &[u8], &[u8]),
         hash: u64,
         seq: Seq,
-        protected: impl Fn() -> Protected,
+        protected: impl Fn() -> ProtectedSeqs,
     ) {
-        let insert = |layer: &Layer| match kind {
+        let insert = |layer: &GenerationPart| match kind {
             Kind::DeleteRange => {
                 let upper = (!value.is_empty()).then_some(value);
-                let range = Fragments::of_range(key, upper, seq);
+                let range = RangeTombstones::of_range(key, upper, seq);
                 if range.is_empty() {
                     return;
                 }
@@ -440,8 +451,8 @@ impl Generation {
     /// is asked for together.
     pub(super) fn insert_all<'o>(
         &self,
-        operations: impl Iterator<Item = Op<'o>>,
-        protected: impl Fn() -> Protected,
+        operations: impl Iterator<Item = LogOp<'o>>,
+        protected: impl Fn() -> ProtectedSeqs,
     ) {
         let mut operations = operations.map(|operation| (hash_key(operation.key), operation));
         let mut next = Vec::with_capacity(PREFETCH_OPERATIONS);
@@ -557,14 +568,14 @@ impl Generation {
 
 /// What readers look at, newest first.
 #[derive(Clone)]
-pub(super) struct View {
+pub(super) struct GenerationList {
     /// The generation that takes writes, then those that wait to be merged.
     pub(super) waiting: Vec<Arc<Generation>>,
     /// Merged ones that earlier readers need.
     pub(super) past: Vec<Arc<Generation>>,
 }
 
-impl View {
+impl GenerationList {
     /// The generation that takes writes.
     pub(super) fn active(&self) -> &Arc<Generation> {
         &self.waiting[0]
@@ -583,7 +594,7 @@ impl View {
     }
 
     /// The merged generations, folded as far as these readers let them, newest first.
-    pub(super) fn folded_past(&self, readers: &Protected) -> Vec<Arc<Generation>> {
+    pub(super) fn folded_past(&self, readers: &ProtectedSeqs) -> Vec<Arc<Generation>> {
         let stands_in = |from: Seq, to: Seq| {
             let first = readers.stripe(from).map(|stripe| readers.last_of(stripe));
             first.is_some_and(|first| first < to)

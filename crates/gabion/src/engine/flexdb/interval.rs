@@ -24,9 +24,9 @@ use std::sync::Arc;
 use gabion_media::{prefetch_bytes, prefetch_range};
 
 use crate::Slice;
-use crate::expiry::{Moment, Record, has_expired};
+use crate::expiry::{StoredRecord, UnixMillis, has_expired};
 use crate::limits::KEY_BYTES_MAX;
-use crate::log::codec::{Malformed, Reader, put_varint};
+use crate::log::codec::{MalformedPayload, PayloadReader, put_varint};
 use crate::slabs::{Buffer, Slabs, full_len};
 use crate::types::{Kind, hash_key};
 
@@ -74,14 +74,14 @@ const _: () =
 
 /// Where a pair lies in some bytes, and the fingerprint of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct PairRef {
     pub(super) start: usize,
     pub(super) head: u8,
     pub(super) key_len: u16,
     pub(super) tag: u16,
 }
 
-impl Pair {
+impl PairRef {
     /// The key of the pair, which lies in `bytes`.
     pub(super) fn key_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let from = self.start + usize::from(self.head);
@@ -112,12 +112,12 @@ const _: () = assert!(size_of::<Interval>() + 2 * size_of::<usize>() <= FORM_BYT
 
 /// A step that changes an interval, by the place that a pair had before all of them.
 #[derive(Clone, Debug)]
-pub(super) struct Splice<'b> {
+pub(super) struct PairEdit<'b> {
     pub(super) at: usize,
     /// Whether the pair at that place goes.
     pub(super) removes: bool,
     /// The encoded pair that comes there, in front of the one that stays.
-    pub(super) put: Option<(&'b [u8], Pair)>,
+    pub(super) put: Option<(&'b [u8], PairRef)>,
 }
 
 /// Appends a pair as it lies in the space; returns how many bytes stand in front of its key.
@@ -151,8 +151,8 @@ pub(super) fn kind_of(front: &[u8]) -> Kind {
 }
 
 /// The lengths of the head, of the key and of all of the pair that `front` begins with.
-pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), Malformed> {
-    let mut reader = Reader::new(front, 0);
+pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), MalformedPayload> {
+    let mut reader = PayloadReader::new(front, 0);
     let too_long = reader.malformed("a pair states a length that no pair has");
     let key = match reader.varint()? {
         expires @ EXPIRES.. => expires - EXPIRES,
@@ -174,12 +174,12 @@ pub(super) fn tag_of(hash: u64) -> u16 {
 }
 
 /// Finds the pairs of the bytes of an interval.
-pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Pair>, Malformed> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Vec<PairRef>, MalformedPayload> {
     let mut pairs = Vec::with_capacity(PAIRS_READ_MAX);
     let mut at = 0;
     let mut last: Option<&[u8]> = None;
     while at < bytes.len() {
-        let malformed = |what| Malformed { at, what };
+        let malformed = |what| MalformedPayload { at, what };
         let (head, key_len, len) = pair_head(&bytes[at..])?;
         let end = at.checked_add(len).filter(|end| *end <= bytes.len());
         let end = end.ok_or_else(|| malformed("a pair reaches beyond its interval"))?;
@@ -188,7 +188,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Pair>, Malformed> {
             return Err(malformed("a key is not above the one before it"));
         }
         last = Some(key);
-        pairs.push(Pair {
+        pairs.push(PairRef {
             start: at,
             head: u8::try_from(head).map_err(|_| malformed("a length takes too many bytes"))?,
             key_len: u16::try_from(key_len)
@@ -203,7 +203,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Pair>, Malformed> {
 impl Interval {
     /// The interval of these bytes and pairs, whose places count from `base`; `None` if it has more
     /// than an interval should and is to be cut.
-    pub(super) fn new(bytes: Buffer, pairs: &[Pair], base: usize) -> Option<Interval> {
+    pub(super) fn new(bytes: Buffer, pairs: &[PairRef], base: usize) -> Option<Interval> {
         let count = pairs.len();
         if count > PAIRS_READ_MAX || (count > 1 && bytes.len() > BYTES_READ_MAX) {
             return None;
@@ -247,8 +247,8 @@ impl Interval {
 
     /// Changes a pair; a form that must grow gets room for more if it is to be `roomy`. Of several
     /// changes the last one comes first, so that the places of the others stay what they are.
-    pub(super) fn splice(&mut self, splice: &Splice<'_>, slabs: &Arc<Slabs>, roomy: bool) {
-        let Splice { at, removes, put } = *splice;
+    pub(super) fn splice(&mut self, splice: &PairEdit<'_>, slabs: &Arc<Slabs>, roomy: bool) {
+        let PairEdit { at, removes, put } = *splice;
         let (from, old) = (self.start(at), self.used());
         let gone = if removes { self.start(at + 1) } else { from } - from;
         let new: &[u8] = put.map_or(&[], |(bytes, _)| bytes);
@@ -357,8 +357,8 @@ impl Interval {
     }
 
     /// Where pair `at` lies.
-    pub(super) fn pair(&self, at: usize) -> Pair {
-        Pair {
+    pub(super) fn pair(&self, at: usize) -> PairRef {
+        PairRef {
             start: self.start(at),
             head: self.heads[at],
             key_len: self.key_lens[at],
@@ -388,7 +388,7 @@ impl Interval {
 
     /// Whether pair `at` has expired by a moment.
     #[inline]
-    pub(super) fn has_expired(&self, at: usize, moment: Moment) -> bool {
+    pub(super) fn has_expired(&self, at: usize, moment: UnixMillis) -> bool {
         self.expires && has_expired(self.kind(at), self.stored(at), || moment)
     }
 
@@ -405,13 +405,13 @@ impl Interval {
 
     /// Pair `at` behind its key, to keep.
     #[inline]
-    pub(super) fn record(&self, at: usize) -> Record {
+    pub(super) fn record(&self, at: usize) -> StoredRecord {
         let (from, to) = (self.key_range(at).end, self.start(at + 1));
         let stored = match to - from <= COPIED_MAX {
             true => Slice::new(&self.bytes[from..to]),
             false => Slice::cached(&self.bytes, from, to - from),
         };
-        Record::new(self.kind(at), stored)
+        StoredRecord::new(self.kind(at), stored)
     }
 
     /// The pair with that key, which has that hash.
@@ -461,12 +461,12 @@ pub(super) fn cuts(lens: impl ExactSizeIterator<Item = usize>) -> Vec<usize> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use gabion_media::seeded::Random;
+    use gabion_media::seeded::SeededRng;
 
     use super::*;
 
     type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
-    type Encoded = (Vec<u8>, Pair);
+    type Encoded = (Vec<u8>, PairRef);
 
     fn interval(pairs: &[(&[u8], &[u8])]) -> Interval {
         let mut bytes = Vec::new();
@@ -484,7 +484,7 @@ mod tests {
         slabs().copy(bytes)
     }
 
-    fn decode(bytes: Vec<u8>) -> Result<Option<Interval>, Malformed> {
+    fn decode(bytes: Vec<u8>) -> Result<Option<Interval>, MalformedPayload> {
         let pairs = parse(&bytes)?;
         Ok(Interval::new(buffer(&bytes), &pairs, 0))
     }
@@ -521,9 +521,9 @@ mod tests {
 
     #[test]
     fn an_interval_that_is_changed_in_place_equals_one_that_is_made_anew() {
-        let mut random = Random::new(3);
+        let mut random = SeededRng::new(3);
         let slabs = slabs();
-        let value = |random: &mut Random| vec![7; random.index(300)];
+        let value = |random: &mut SeededRng| vec![7; random.index(300)];
         let encoded = |key: &[u8], value: &[u8]| {
             let mut bytes = Vec::new();
             put_pair(&mut bytes, Kind::Put, key, value);
@@ -562,7 +562,7 @@ mod tests {
             for (at, removes, put) in steps.iter().rev() {
                 let put = put.as_ref().map(|(bytes, pair)| (&**bytes, *pair));
                 let (at, removes) = (*at, *removes);
-                own.splice(&Splice { at, removes, put }, &slabs, roomy);
+                own.splice(&PairEdit { at, removes, put }, &slabs, roomy);
             }
             twin = after;
             most = most.max(twin.len());
@@ -605,7 +605,7 @@ mod tests {
                 &[7; 115],
             );
             let pair = parse(&bytes).unwrap()[0];
-            let splice = Splice {
+            let splice = PairEdit {
                 at: number,
                 removes: false,
                 put: Some((&bytes, pair)),
@@ -631,7 +631,7 @@ mod tests {
         let long = vec![7; 600];
         let mut own = interval(&[(b"a", &long), (b"b", b"x")]);
         let kept = own.clone();
-        let removal = Splice {
+        let removal = PairEdit {
             at: 0,
             removes: true,
             put: None,

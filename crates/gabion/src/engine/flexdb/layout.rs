@@ -30,18 +30,18 @@
 //!
 //! # Cost
 //! A change of the keyspaces writes the file anew: some 20 bytes for each. For thousands that is
-//! less than the three files of a new space cost. Their bytes are kept (`listed`).
+//! less than the three files of a new space cost. Their bytes are kept (`root_keyspaces`).
 
 use std::collections::BTreeMap;
 
 use gabion_flex::DurablePoint;
 use gabion_media::Disk;
 
-use super::listed::Listed;
-use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
-use crate::expiry::Moment;
-use crate::log::Malformed;
-use crate::log::codec::{Reader, put_bytes, put_varint};
+use super::root_keyspaces::RootKeyspaces;
+use crate::engine::root_file::{BODY_OFFSET, RootFile, RootFileError};
+use crate::expiry::UnixMillis;
+use crate::log::MalformedPayload;
+use crate::log::codec::{PayloadReader, put_bytes, put_varint};
 use crate::names::{CONSUMERS, parse_log_name};
 use crate::types::{SEQ_MAX, Seq};
 use crate::{KeyspaceOptions, Result};
@@ -66,14 +66,14 @@ pub(super) struct Root {
     /// The oldest segment of the log that is needed.
     pub(super) log_tail: u64,
     /// The latest moment by which readers went; 0 where nothing expires.
-    pub(super) moment: Moment,
+    pub(super) moment: UnixMillis,
     /// Valid lengths of segments, 0 for one that holds nothing.
     pub(super) sealed: BTreeMap<u64, u64>,
     /// First number of a keyspace that was never used.
     pub(super) next_keyspace: u32,
     /// Ascending by their numbers. Each change of a root begins with a copy, so copies share what
     /// they have in common.
-    pub(super) keyspaces: Listed,
+    pub(super) keyspaces: RootKeyspaces,
 }
 
 /// What the root knows of a keyspace.
@@ -154,11 +154,11 @@ impl Root {
         })
     }
 
-    fn decode(bytes: &[u8]) -> Result<Root, Decoded> {
+    fn decode(bytes: &[u8]) -> Result<Root, RootFileError> {
         FILE.decode(bytes, Root::decode_body)
     }
 
-    fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {
+    fn decode_body(reader: &mut PayloadReader<'_>) -> Result<Root, MalformedPayload> {
         let mut root = Root {
             last_seq: reader.u64()?,
             log_tail: reader.u64()?,
@@ -196,7 +196,7 @@ impl Root {
                 options: KeyspaceOptions::decode(reader.bytes()?)?,
             });
         }
-        root.keyspaces = Listed::new(&keyspaces);
+        root.keyspaces = RootKeyspaces::new(&keyspaces);
         if given_out < root.next_keyspace {
             return Err(reader.malformed("a keyspace has a number that was not given out"));
         }
@@ -253,9 +253,9 @@ mod tests {
         }
     }
 
-    fn keyspaces([first, second]: [u32; 2]) -> Listed {
+    fn keyspaces([first, second]: [u32; 2]) -> RootKeyspaces {
         let known = [(first, "default", 2, 64), (second, "other", 900, 1 << 40)];
-        Listed::new(
+        RootKeyspaces::new(
             &known.map(|(id, name, tree_version, log_offset)| RootKeyspace {
                 id,
                 name: name.to_owned(),

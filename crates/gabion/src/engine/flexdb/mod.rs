@@ -17,12 +17,12 @@
 //! |---|---|
 //! | `writepath` | a write: log, MemTable, publication |
 //! | `readpath`, `scan` | a get, a range scan |
-//! | `generation`, `layers` | MemTables, and what is kept for readers of earlier moments |
+//! | `generation`, `per_keyspace` | MemTables, and what is kept for readers of earlier moments |
 //! | `commit` | a frozen generation is merged into the spaces, the log's tail moves on |
 //! | `partition`, `index`, `interval`, `cache` | a space of pairs, and finding them |
 //! | `schedule` | threads, and writers that wait for them |
-//! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
-//! | `recovery`, `layout`, `listed` | open and close, the root |
+//! | `memory_ceiling`, `maintenance` | memory; garbage collection, and what an idle store frees |
+//! | `recovery`, `layout`, `root_keyspaces` | open and close, the root |
 //! | `repair`, `salvage` | what is whole of a damaged store becomes another store |
 //! | `checkpoint`, `backup` | the store of a moment as another store, or for a backup |
 //! | `drop` | a keyspace goes, with its space |
@@ -60,7 +60,7 @@
 //! | paper's term | here |
 //! |---|---|
 //! | committer | `commit` |
-//! | anchor, sparse index entry | an interval of an `index::Leaf` |
+//! | anchor, sparse index entry | an interval of an `index::IndexLeaf` |
 //! | flexspace_defrag of an interval | `partition::change::Plan` that rewrites |
 //!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 5.
@@ -68,22 +68,23 @@
 mod backup;
 mod cache;
 mod cached_bytes;
-mod ceiling;
 mod checkpoint;
 mod commit;
+mod conflicts;
 mod drop;
+mod expiry_sweep;
 mod generation;
 mod index;
 mod interval;
-mod layers;
 mod layout;
-mod listed;
-mod newer;
+mod maintenance;
+mod memory_ceiling;
 mod partition;
+mod per_keyspace;
 mod readpath;
 mod recovery;
 mod repair;
-mod rest;
+mod root_keyspaces;
 mod salvage;
 #[cfg(test)]
 mod scale_tests;
@@ -91,7 +92,6 @@ mod scan;
 mod schedule;
 mod stats;
 mod steps;
-mod sweep;
 mod throttle;
 mod verify;
 mod writepath;
@@ -104,44 +104,44 @@ use arc_swap::ArcSwap;
 use gabion_flex::ReaderWaits;
 use parking_lot::Mutex;
 
-use super::idle::Idle;
-use super::keyspaces::{Droppable, Dropped, Named};
-use super::own_options::OwnOptions;
-use super::ssd::{Follow, Shell, SsdEngine};
+use super::idle_timer::IdleTimer;
+use super::keyspaces::{DropSeq, DroppableKeyspace, KeyspaceId};
+use super::live_options::LiveKeyspaceOptions;
+use super::ssd::{FeedSource, Shell, SsdEngine};
 use super::write;
 use crate::expiry::ReadPoint;
-use crate::log::Event;
+use crate::log::KeyspaceEvent;
 use crate::{Error, KeyspaceOptions, Result};
 
-use cache::Cache;
-use generation::View;
+use cache::IntervalCache;
+use expiry_sweep::ExpiryCounts;
+use generation::GenerationList;
 use layout::Root;
 use partition::Partition;
-use sweep::Expiring;
-use writepath::Writer;
+use writepath::FlexWriteHalf;
 
 pub(super) use layout::{ROOT_NAME, check_root, is_own_file};
 pub(super) use repair::repair;
-pub(crate) use scan::Scan;
+pub(crate) use scan::FlexScan;
 pub(super) use verify::check_disk;
 
 /// One write, as its writer hands it in.
-pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
+pub(crate) type Write<'w> = write::Write<'w, FlexKeyspace>;
 
 /// A keyspace: a name, and a space of sorted pairs.
-pub(crate) struct Keyspace {
+pub(crate) struct FlexKeyspace {
     /// The number by which the log and the root know the keyspace.
     pub(crate) id: u32,
     /// The name that users give it.
     pub(crate) name: String,
     partition: Partition,
     /// What expires in its space.
-    expiring: Mutex<Expiring>,
-    pub(crate) dropped: Dropped,
-    own: OwnOptions,
+    expiring: Mutex<ExpiryCounts>,
+    pub(crate) dropped: DropSeq,
+    own: LiveKeyspaceOptions,
 }
 
-impl Named for Keyspace {
+impl KeyspaceId for FlexKeyspace {
     fn id(&self) -> u32 {
         self.id
     }
@@ -151,24 +151,24 @@ impl Named for Keyspace {
     }
 }
 
-impl Droppable for Keyspace {
-    fn dropped(&self) -> &Dropped {
+impl DroppableKeyspace for FlexKeyspace {
+    fn dropped(&self) -> &DropSeq {
         &self.dropped
     }
 
-    fn own_options(&self) -> &OwnOptions {
+    fn own_options(&self) -> &LiveKeyspaceOptions {
         &self.own
     }
 }
 
 /// The engine. Background threads share it with the facade.
 pub(crate) struct Flex {
-    shell: Shell<Keyspace>,
-    cache: Arc<Cache>,
+    shell: Shell<FlexKeyspace>,
+    cache: Arc<IntervalCache>,
     /// The log's write half and the next number; whoever writes holds it.
-    writer: Mutex<Writer>,
+    writer: Mutex<FlexWriteHalf>,
 
-    view: ArcSwap<View>,
+    view: ArcSwap<GenerationList>,
     /// Held while the view is replaced.
     view_lock: Mutex<()>,
     /// The newest generation whose merge has begun.
@@ -184,13 +184,13 @@ pub(crate) struct Flex {
     /// The waits of readers of keyspaces that are gone.
     past_waits: Mutex<ReaderWaits>,
 
-    idleness: Mutex<Idle>,
+    idleness: Mutex<IdleTimer>,
 }
 
 impl Deref for Flex {
-    type Target = Shell<Keyspace>;
+    type Target = Shell<FlexKeyspace>;
 
-    fn deref(&self) -> &Shell<Keyspace> {
+    fn deref(&self) -> &Shell<FlexKeyspace> {
         &self.shell
     }
 }
@@ -198,7 +198,7 @@ impl Deref for Flex {
 impl Flex {
     /// As [`Flex::keyspace_with`], with no options of its own.
     #[cfg(test)]
-    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
+    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<FlexKeyspace>> {
         self.keyspace_with(name, None)
     }
 
@@ -208,7 +208,7 @@ impl Flex {
         &self,
         name: &str,
         options: Option<&KeyspaceOptions>,
-    ) -> Result<Arc<Keyspace>> {
+    ) -> Result<Arc<FlexKeyspace>> {
         if let Some(keyspace) = self.keyspaces.find(name)
             && keyspace.own.is_as_wanted(name, options)?
         {
@@ -237,13 +237,13 @@ impl Flex {
         let spaces = root.keyspaces.len() + 1;
         let partition = Partition::create(disk, &self.cache, &self.options, spaces)?;
         let reached = partition.space().durable_point();
-        let keyspace = Arc::new(Keyspace {
+        let keyspace = Arc::new(FlexKeyspace {
             id,
             name: name.to_owned(),
             partition,
             expiring: Mutex::default(),
-            dropped: Dropped::default(),
-            own: OwnOptions::new(options.clone(), false),
+            dropped: DropSeq::default(),
+            own: LiveKeyspaceOptions::new(options.clone(), false),
         });
         let mut next = root.clone();
         next.add_keyspace(name, reached, options);
@@ -255,7 +255,7 @@ impl Flex {
         let writer = &mut *self.writer.lock();
         if !keyspace.dropped.is_set() {
             let last = writer.next_seq - 1;
-            self.tell(writer, last, id, Event::Made { name });
+            self.tell(writer, last, id, KeyspaceEvent::Made { name });
         }
         Ok(keyspace)
     }
@@ -291,9 +291,9 @@ impl Flex {
     }
 
     /// Replaces the view. What goes with the old one, which may be much, goes without the lock.
-    fn change_view(&self, change: impl FnOnce(&mut View)) {
+    fn change_view(&self, change: impl FnOnce(&mut GenerationList)) {
         let lock = self.view_lock.lock();
-        let mut view = View::clone(&self.view.load());
+        let mut view = GenerationList::clone(&self.view.load());
         change(&mut view);
         let old = self.view.swap(Arc::new(view));
         drop(lock);

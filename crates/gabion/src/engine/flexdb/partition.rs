@@ -34,18 +34,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use gabion_flex::{DurablePoint, Fetched, FlexSpace, ReaderWaits, Round};
+use gabion_flex::{DurablePoint, FetchedNodes, FlexSpace, GcRound, ReaderWaits};
 use gabion_media::Disk;
 
-use super::cache::Cache;
-use super::index::{Altered, EXTENTS_UNKNOWN, Index, New, Place, Seek};
-use super::interval::{Interval, Pair, cuts, parse};
-use crate::expiry::Record;
+use super::cache::IntervalCache;
+use super::index::{
+    EXTENTS_UNKNOWN, IntervalEdit, IntervalIndex, IntervalRef, NewInterval, SeekTarget,
+};
+use super::interval::{Interval, PairRef, cuts, parse};
+use crate::expiry::StoredRecord;
 use crate::memory::TableMemory;
 use crate::slabs::{Buffer, Slabs};
 use crate::{Error, Options, Result};
 
-pub(super) use change::{Changes, Wanted};
+pub(super) use change::{IntervalChanges, MergeChanges};
 
 /// The file of a space that holds its data, for messages.
 pub(super) const DATA_NAME: &str = "DATA";
@@ -53,8 +55,8 @@ pub(super) const DATA_NAME: &str = "DATA";
 #[derive(Debug)]
 pub(super) struct Partition {
     space: FlexSpace,
-    index: Arc<Index>,
-    cache: Arc<Cache>,
+    index: Arc<IntervalIndex>,
+    cache: Arc<IntervalCache>,
     /// What the space and the index take of the store's memory.
     memory: TableMemory,
     /// Whether the space changed since it was synced.
@@ -75,15 +77,15 @@ pub(super) struct Partition {
 
 /// An interval and what belongs to it.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) place: Place,
+pub(super) struct CachedInterval {
+    pub(super) place: IntervalRef,
     pub(super) interval: Arc<Interval>,
 }
 
 /// An interval as it was read.
 struct Encoded {
-    place: Place,
-    /// The [version](super::index::Leaf::version) of the leaf at that time.
+    place: IntervalRef,
+    /// The [version](super::index::IndexLeaf::version) of the leaf at that time.
     version: u32,
     offset: u64,
     bytes: Buffer,
@@ -91,7 +93,7 @@ struct Encoded {
 
 /// For whom an interval is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(super) enum ReadIntent {
     /// A user: what it reads is worth keeping.
     User,
     /// A merge, which reads all that it changes: that is cached where nothing has to go for it.
@@ -142,7 +144,7 @@ impl Partition {
     /// Makes the partition of a disk of its own, in a store that then has so many `spaces`.
     pub(super) fn create(
         disk: Disk,
-        cache: &Arc<Cache>,
+        cache: &Arc<IntervalCache>,
         options: &Options,
         spaces: usize,
     ) -> Result<Partition> {
@@ -153,7 +155,7 @@ impl Partition {
     /// with so many `spaces`, and builds its index.
     pub(super) fn open(
         disk: Disk,
-        cache: &Arc<Cache>,
+        cache: &Arc<IntervalCache>,
         options: &Options,
         spaces: usize,
         reached: DurablePoint,
@@ -165,13 +167,16 @@ impl Partition {
 
     fn with_space(
         disk: Disk,
-        cache: &Arc<Cache>,
+        cache: &Arc<IntervalCache>,
         options: gabion_flex::Options,
     ) -> Result<Partition> {
         let path = disk.path_of(DATA_NAME);
         let space = FlexSpace::open_on(disk, options)?;
         let mut partition = Partition {
-            index: Arc::new(Index::new(&[New::first()], cache.cached_bytes())),
+            index: Arc::new(IntervalIndex::new(
+                &[NewInterval::first()],
+                cache.cached_bytes(),
+            )),
             space,
             cache: Arc::clone(cache),
             memory: cache.memory().hold_table(0),
@@ -241,7 +246,7 @@ impl Partition {
 
     /// A round of collection; returns how many bytes were moved, `None` when no segment is worth
     /// it. The holder of the merge lock calls it.
-    pub(super) fn collect(&self, round: Round) -> Result<Option<u64>> {
+    pub(super) fn collect(&self, round: GcRound) -> Result<Option<u64>> {
         let moved = self.space.collect_some(round)?;
         if moved.is_some() {
             self.begin_change();
@@ -299,7 +304,7 @@ impl Partition {
             .store(self.space.index_bytes(), Ordering::Relaxed);
     }
 
-    pub(super) fn index(&self) -> &Index {
+    pub(super) fn index(&self) -> &IntervalIndex {
         &self.index
     }
 
@@ -313,27 +318,33 @@ impl Partition {
 
     /// The record of `key`, which has that hash, though it may have expired.
     #[inline]
-    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<Record>> {
+    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<StoredRecord>> {
         let record = |interval: &Interval| interval.find(key, hash).map(|at| interval.record(at));
         if let Some(found) = self.index.with_cached(key, record) {
             self.cache.count(true);
             return Ok(found);
         }
         Ok(record(
-            &self.interval(Seek::At(key), Reader::User)?.interval,
+            &self
+                .interval(SeekTarget::At(key), ReadIntent::User)?
+                .interval,
         ))
     }
 
     /// An interval, read if it is not cached.
-    pub(super) fn interval(&self, seek: Seek<'_>, reader: Reader) -> Result<Held> {
+    pub(super) fn interval(
+        &self,
+        seek: SeekTarget<'_>,
+        reader: ReadIntent,
+    ) -> Result<CachedInterval> {
         loop {
             if let Some(held) = self.cached(self.index.find(seek), reader) {
                 return Ok(held);
             }
             if let Some(held) = self.load(seek, reader)? {
                 match reader {
-                    Reader::User => self.cache.shrink_some(),
-                    Reader::Merge => self.cache.shrink(),
+                    ReadIntent::User => self.cache.shrink_some(),
+                    ReadIntent::Merge => self.cache.shrink(),
                 }
                 return Ok(held);
             }
@@ -341,32 +352,32 @@ impl Partition {
     }
 
     /// The interval behind another one, read if it is not cached; `None` behind the last one.
-    pub(super) fn interval_behind(&self, held: &Held) -> Result<Option<Held>> {
+    pub(super) fn interval_behind(&self, held: &CachedInterval) -> Result<Option<CachedInterval>> {
         let next = held.place.next();
-        if let Some(held) = next.and_then(|place| self.cached(place, Reader::User)) {
+        if let Some(held) = next.and_then(|place| self.cached(place, ReadIntent::User)) {
             return Ok(Some(held));
         }
         let upper = held.place.upper();
-        let read = upper.map(|upper| self.interval(Seek::At(upper), Reader::User));
+        let read = upper.map(|upper| self.interval(SeekTarget::At(upper), ReadIntent::User));
         read.transpose()
     }
 
     /// The interval of a place, if it is cached.
-    fn cached(&self, place: Place, reader: Reader) -> Option<Held> {
+    fn cached(&self, place: IntervalRef, reader: ReadIntent) -> Option<CachedInterval> {
         let interval = match reader {
-            Reader::User => place.leaf.cached(place.at),
-            Reader::Merge => place.leaf.peek(place.at),
+            ReadIntent::User => place.leaf.cached(place.at),
+            ReadIntent::Merge => place.leaf.peek(place.at),
         }?;
         self.cache.count(true);
-        Some(Held { place, interval })
+        Some(CachedInterval { place, interval })
     }
 
     /// Reads the bytes of an interval, all as they are at one moment.
-    fn read(&self, seek: Seek<'_>) -> Result<Encoded> {
+    fn read(&self, seek: SeekTarget<'_>) -> Result<Encoded> {
         self.note_use();
         // Memory is made before the lock is taken. Only a guess: the interval may change.
         let mut bytes = self.buffer(self.index.find(seek).len())?;
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedNodes::default();
         let mut tries = 0;
         let (place, version, offset, read) = loop {
             let share = self.index.share();
@@ -413,7 +424,7 @@ impl Partition {
     }
 
     /// Reads an interval; `None` when it was too large, and is cut now.
-    fn load(&self, seek: Seek<'_>, reader: Reader) -> Result<Option<Held>> {
+    fn load(&self, seek: SeekTarget<'_>, reader: ReadIntent) -> Result<Option<CachedInterval>> {
         let Encoded {
             place,
             version,
@@ -422,7 +433,7 @@ impl Partition {
         } = self.read(seek)?;
         let pairs = parse(&bytes)
             .map_err(|malformed| self.corrupt(offset + malformed.at as u64, malformed.what))?;
-        let key_of = |pair: &Pair| pair.key_in(&bytes);
+        let key_of = |pair: &PairRef| pair.key_in(&bytes);
         let below = pairs
             .first()
             .is_some_and(|first| key_of(first) < place.lower());
@@ -435,25 +446,25 @@ impl Partition {
             return Ok(None);
         };
         let caches = match reader {
-            Reader::User => self.cache.takes(&interval),
-            Reader::Merge => self.cache.has_room_for(&interval),
+            ReadIntent::User => self.cache.takes(&interval),
+            ReadIntent::Merge => self.cache.has_room_for(&interval),
         };
         let interval = Arc::new(interval);
         if caches {
             self.index.fill(&place, version, &interval);
         }
-        Ok(Some(Held { place, interval }))
+        Ok(Some(CachedInterval { place, interval }))
     }
 
     /// Cuts an interval that a recovery left too large.
-    fn cut(&self, place: &Place, version: u32, bytes: &[u8], pairs: &[Pair]) {
+    fn cut(&self, place: &IntervalRef, version: u32, bytes: &[u8], pairs: &[PairRef]) {
         let new = self.intervals_of(place.lower(), bytes, pairs, false);
         let ahead = self.index.ahead();
         // Somebody else may have been quicker, or have removed the pairs.
         if !self.index.is_as_it_was(place, version) {
             return;
         }
-        let cut = Altered::others(place.lower(), 1, new);
+        let cut = IntervalEdit::others(place.lower(), 1, new);
         let ready = self.index.prepare(&ahead, vec![cut]);
         let made = self.index.make(&mut ahead.alone(), ready);
         if made.is_large {
@@ -462,7 +473,13 @@ impl Partition {
     }
 
     /// Cuts pairs that begin from `lower` on into intervals; without any, there is none.
-    fn intervals_of(&self, lower: &[u8], bytes: &[u8], pairs: &[Pair], cached: bool) -> Vec<New> {
+    fn intervals_of(
+        &self,
+        lower: &[u8],
+        bytes: &[u8],
+        pairs: &[PairRef],
+        cached: bool,
+    ) -> Vec<NewInterval> {
         if pairs.is_empty() {
             return Vec::new();
         }
@@ -475,7 +492,7 @@ impl Partition {
             let buffer = || self.cache.slabs().copy(part);
             let interval = || Interval::new(buffer(), &pairs[from..to], start(from));
             let interval = cached.then(interval).flatten();
-            New {
+            NewInterval {
                 key: match from {
                     0 => lower.to_vec(),
                     _ => pairs[from].key_in(bytes).to_vec(),
@@ -489,15 +506,15 @@ impl Partition {
     }
 
     /// What a merge looks at: the interval of `key`, unread.
-    pub(super) fn find(&self, key: &[u8]) -> Place {
-        self.index.find(Seek::At(key))
+    pub(super) fn find(&self, key: &[u8]) -> IntervalRef {
+        self.index.find(SeekTarget::At(key))
     }
 
     /// The interval of `key`, which was just found at a place, for a merge.
-    pub(super) fn read_found(&self, place: Place, key: &[u8]) -> Result<Held> {
-        match self.cached(place, Reader::Merge) {
+    pub(super) fn read_found(&self, place: IntervalRef, key: &[u8]) -> Result<CachedInterval> {
+        match self.cached(place, ReadIntent::Merge) {
             Some(held) => Ok(held),
-            None => self.interval(Seek::At(key), Reader::Merge),
+            None => self.interval(SeekTarget::At(key), ReadIntent::Merge),
         }
     }
 

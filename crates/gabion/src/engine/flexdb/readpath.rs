@@ -12,9 +12,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::generation::{Said, View};
-use super::{Flex, Keyspace};
-use crate::expiry::{ReadPoint, Record};
+use super::generation::{GenerationList, GenerationLookup};
+use super::{Flex, FlexKeyspace};
+use crate::expiry::{ReadPoint, StoredRecord};
 use crate::types::{Seq, hash_key};
 use crate::{Result, Slice};
 
@@ -23,22 +23,22 @@ impl Flex {
     #[inline]
     pub(crate) fn get(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &FlexKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
         let record = self.find_record(keyspace, key, snapshot)?;
-        Ok(record.map(Record::into_value))
+        Ok(record.map(StoredRecord::into_value))
     }
 
     /// The record of `key`, now or at a registered point.
     #[inline]
     pub(crate) fn find_record(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &FlexKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         let hash = hash_key(key);
         let found = match snapshot {
             Some(point) => self.get_at(keyspace, key, hash, point.seq),
@@ -53,7 +53,12 @@ impl Flex {
     }
 
     #[inline]
-    fn get_newest(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Record>> {
+    fn get_newest(
+        &self,
+        keyspace: &FlexKeyspace,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<StoredRecord>> {
         let seq = self.visible();
         let view = self.view.load();
         for generation in &view.waiting {
@@ -62,16 +67,21 @@ impl Flex {
                 (!layer.has_deletes()).then(|| layer.get(key, hash, seq))
             });
             match said {
-                None | Some(Some(Said::Nothing)) => {}
+                None | Some(Some(GenerationLookup::Nothing)) => {}
                 Some(None) => return self.get_registered(keyspace, key, hash),
-                Some(Some(Said::Deleted)) => return Ok(None),
-                Some(Some(Said::Record(record))) => return Ok(Some(record)),
+                Some(Some(GenerationLookup::Deleted)) => return Ok(None),
+                Some(Some(GenerationLookup::Record(record))) => return Ok(Some(record)),
             }
         }
         keyspace.partition.get(key, hash)
     }
 
-    fn get_registered(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Record>> {
+    fn get_registered(
+        &self,
+        keyspace: &FlexKeyspace,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<StoredRecord>> {
         let point = self.begin_snapshot();
         let found = self.get_at(keyspace, key, hash, point.seq);
         self.end_snapshot(point);
@@ -80,19 +90,19 @@ impl Flex {
 
     fn get_at(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &FlexKeyspace,
         key: &[u8],
         hash: u64,
         seq: Seq,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         loop {
             let view = self.view.load_full();
             for generation in view.for_reader(seq) {
                 let said = generation.with_layer(keyspace.id, |layer| layer.get(key, hash, seq));
                 match said {
-                    None | Some(Said::Nothing) => {}
-                    Some(Said::Deleted) => return Ok(None),
-                    Some(Said::Record(record)) => return Ok(Some(record)),
+                    None | Some(GenerationLookup::Nothing) => {}
+                    Some(GenerationLookup::Deleted) => return Ok(None),
+                    Some(GenerationLookup::Record(record)) => return Ok(Some(record)),
                 }
             }
             let merged = keyspace.partition.get(key, hash)?;
@@ -110,7 +120,7 @@ impl Flex {
     /// Whether the space may hold what no generation of the view knows of. Asked after the space
     /// was read.
     #[inline]
-    pub(super) fn is_outdated(&self, view: &Arc<View>) -> bool {
+    pub(super) fn is_outdated(&self, view: &Arc<GenerationList>) -> bool {
         // ORDER: Acquire pairs with the Release in `merge_oldest`; who has read what a merge
         // changed has taken the lock under which it did.
         self.merging.load(Ordering::Acquire) > view.active().number
@@ -119,7 +129,7 @@ impl Flex {
     /// The values of `keys` at `snapshot`, which is registered, in their order.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &FlexKeyspace,
         keys: &[K],
         snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {

@@ -30,21 +30,21 @@ use arc_swap::ArcSwap;
 use gabion_media::Disk;
 use parking_lot::Mutex;
 
-use super::cache::Cache;
+use super::cache::IntervalCache;
 use super::commit::remove_log;
-use super::generation::{Generation, View};
+use super::expiry_sweep::ExpiryCounts;
+use super::generation::{Generation, GenerationList};
 use super::layout::{self, Root, RootKeyspace, parse_space_name, space_prefix};
 use super::partition::Partition;
-use super::sweep::Expiring;
 use super::throttle::stop_bytes;
-use super::writepath::Writer;
-use super::{Flex, Keyspace};
-use crate::engine::keyspaces::{Dropped, position};
-use crate::engine::memtable::{ChunkPool, KeepOrder};
-use crate::engine::own_options::OwnOptions;
+use super::writepath::FlexWriteHalf;
+use super::{Flex, FlexKeyspace};
+use crate::engine::keyspaces::{DropSeq, position};
+use crate::engine::live_options::LiveKeyspaceOptions;
+use crate::engine::memtable::{ChunkPool, OrderPolicy};
 use crate::engine::root_file::{no_store, store_exists};
-use crate::engine::snapshots::Protected;
-use crate::engine::ssd::{Consumers, Lifecycle, OpenedLog, Shell, StoreLock};
+use crate::engine::snapshots::ProtectedSeqs;
+use crate::engine::ssd::{ConsumerTable, Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
 use crate::names::parse_log_name;
@@ -72,12 +72,12 @@ impl Flex {
         let budget = stop_bytes(sizes.memtables);
         let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
         let memory = Memory::new(sizes.bytes_max, budget, &pool);
-        let cache = Arc::new(Cache::new(sizes.cache, &memory));
+        let cache = Arc::new(IntervalCache::new(sizes.cache, &memory));
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
-        let replayed = Generation::new(1, root.log_tail, &memory, KeepOrder::of(&options));
+        let replayed = Generation::new(1, root.log_tail, &memory, OrderPolicy::of(&options));
         let threads = replay_threads(&disk, options.background_threads)?;
         let (mut end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
-        let consumers = Consumers::open(&disk)?;
+        let consumers = ConsumerTable::open(&disk)?;
         end.keep_for(&disk, &consumers.stand_at())?;
 
         let log_options = LogOptions {
@@ -100,11 +100,11 @@ impl Flex {
                 last_seq,
             ),
             cache,
-            writer: Mutex::new(Writer {
+            writer: Mutex::new(FlexWriteHalf {
                 log,
                 next_seq: last_seq + 1,
             }),
-            view: ArcSwap::from_pointee(View {
+            view: ArcSwap::from_pointee(GenerationList {
                 waiting: vec![Arc::new(replayed)],
                 past: Vec::new(),
             }),
@@ -246,20 +246,20 @@ fn read_or_create(disk: &Disk, options: &Options) -> Result<Root> {
 fn open_keyspaces(
     disk: &Disk,
     root: &Root,
-    cache: &Arc<Cache>,
+    cache: &Arc<IntervalCache>,
     options: &Options,
-) -> Result<Vec<Arc<Keyspace>>> {
+) -> Result<Vec<Arc<FlexKeyspace>>> {
     let all: Vec<_> = root.keyspaces.iter().collect();
     let spaces = all.len();
     let open = |known: &&RootKeyspace| {
         let disk = disk.part(&space_prefix(known.id));
-        Ok(Arc::new(Keyspace {
+        Ok(Arc::new(FlexKeyspace {
             id: known.id,
             name: known.name.clone(),
             partition: Partition::open(disk, cache, options, spaces, known.reached)?,
-            expiring: Mutex::new(Expiring::of_opened(known.expires)),
-            dropped: Dropped::default(),
-            own: OwnOptions::new(known.options.clone(), known.expires),
+            expiring: Mutex::new(ExpiryCounts::of_opened(known.expires)),
+            dropped: DropSeq::default(),
+            own: LiveKeyspaceOptions::new(known.options.clone(), known.expires),
         }))
     };
     if options.background_threads == 0 || spaces < 2 {
@@ -278,7 +278,7 @@ fn settle(
     root: &mut Root,
     pending: &mut PendingLog,
     last_seq: Seq,
-    keyspaces: &[Arc<Keyspace>],
+    keyspaces: &[Arc<FlexKeyspace>],
 ) -> Result<Log> {
     pending.settle(disk, |seals| {
         let mut next = root.clone();
@@ -293,7 +293,7 @@ fn settle(
 }
 
 /// Removes the files of spaces that the root does not name, and those that its spaces do not need.
-fn remove_orphans(disk: &Disk, keyspaces: &[Arc<Keyspace>]) -> Result<()> {
+fn remove_orphans(disk: &Disk, keyspaces: &[Arc<FlexKeyspace>]) -> Result<()> {
     let is_needed = |id, name: &str| match position(keyspaces, id, |keyspace| keyspace.id) {
         Ok(at) => {
             let names = keyspaces[at].partition.space().file_names();
@@ -335,7 +335,7 @@ fn replay_log(
 fn apply(chunk: &Chunk<'_>, root: &Root, generation: &Generation) {
     let operations = chunk.operations();
     let known = operations.filter(|operation| root.has(operation.keyspace));
-    generation.insert_all(known, || Protected::only(SEQ_MAX));
+    generation.insert_all(known, || ProtectedSeqs::only(SEQ_MAX));
 }
 
 #[cfg(test)]

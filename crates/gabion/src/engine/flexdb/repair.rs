@@ -16,8 +16,8 @@ use gabion_media::Disk;
 
 use super::layout::{Root, RootKeyspace, space_prefix};
 use super::salvage::Salvage;
-use super::{Flex, Keyspace, Write};
-use crate::engine::ssd::{Commit, Lifecycle};
+use super::{Flex, FlexKeyspace, Write};
+use crate::engine::ssd::{CommitWrites, Lifecycle};
 use crate::engine::{Lost, RepairReport};
 use crate::names::LOCK;
 use crate::types::Kind;
@@ -60,7 +60,7 @@ fn save(disk: &Disk, root: &Root, copy: &Flex, report: &mut RepairReport) -> Res
     })
 }
 
-fn put(copy: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
+fn put(copy: &Flex, keyspace: &FlexKeyspace, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
     let write = Write::Single {
         keyspace,
         kind,
@@ -75,7 +75,7 @@ fn save_space(
     disk: &Disk,
     known: &RootKeyspace,
     copy: &Flex,
-    keyspace: &Arc<Keyspace>,
+    keyspace: &Arc<FlexKeyspace>,
     report: &mut RepairReport,
 ) -> Result<()> {
     let mut salvage = Salvage::new(&known.name);

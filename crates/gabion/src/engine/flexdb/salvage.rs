@@ -22,7 +22,7 @@
 //! Lost bytes are whole pairs, those between two pairs that were saved. So how many these are has a
 //! bound, where they are not counted.
 
-use gabion_flex::{Content, Piece};
+use gabion_flex::{CheckedPiece, PieceContent};
 
 use super::interval::{PAIR_HEAD_BYTES_MAX, kind_of, pair_head};
 use crate::Result;
@@ -126,14 +126,14 @@ impl<'k> Salvage<'k> {
     }
 
     /// Takes the next piece, and calls `found` with pairs that are whole.
-    pub(super) fn read(&mut self, piece: &Piece<'_>, found: &mut Take<'_>) -> Result<()> {
+    pub(super) fn read(&mut self, piece: &CheckedPiece<'_>, found: &mut Take<'_>) -> Result<()> {
         if piece.is_marked {
             self.end_stretch(End::Mark, found)?;
             self.stretch.begin = Begin::default();
         }
         match piece.content {
-            Content::Data(bytes) => self.stretch.push(bytes, true),
-            Content::Damaged {
+            PieceContent::Data(bytes) => self.stretch.push(bytes, true),
+            PieceContent::Damaged {
                 bytes,
                 is_put_right: true,
             } if bytes.len() as u64 == piece.len => self.stretch.push(bytes, false),
@@ -503,16 +503,16 @@ mod tests {
         let mut from = 0;
         for (to, is) in pieces {
             let part = &bytes[from..*to];
-            let damaged = |is_put_right| Content::Damaged {
+            let damaged = |is_put_right| PieceContent::Damaged {
                 bytes: part,
                 is_put_right,
             };
             let content = match is {
-                Is::Sound => Content::Data(part),
+                Is::Sound => PieceContent::Data(part),
                 Is::PutRight => damaged(true),
                 Is::Damaged => damaged(false),
             };
-            let piece = Piece::new(from as u64, (part.len() as u64, from == 0), content);
+            let piece = CheckedPiece::new(from as u64, (part.len() as u64, from == 0), content);
             salvage.read(&piece, &mut take).unwrap();
             from = *to;
         }

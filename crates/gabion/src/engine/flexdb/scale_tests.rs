@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use gabion_media::seeded::{Random, each_seed, setting};
+use gabion_media::seeded::{SeededRng, each_seed, setting};
 use gabion_media::{Disk, SimDisk};
 
-use super::ceiling::FITTED;
 use super::commit::LOOKS;
+use super::memory_ceiling::FITTED;
 use super::scan::STEPS;
-use super::{Flex, Keyspace, Scan, Write};
+use super::{Flex, FlexKeyspace, FlexScan, Write};
 use crate::engine::snapshots::COLLECTED;
-use crate::engine::ssd::{Commit, Lifecycle};
+use crate::engine::ssd::{CommitWrites, Lifecycle};
 use crate::expiry::ReadPoint;
 use crate::log::BatchEncoder;
 use crate::types::Kind;
 use crate::{Options, Tuning};
 
-fn write(engine: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
+fn write(engine: &Flex, keyspace: &FlexKeyspace, kind: Kind, key: &[u8], value: &[u8]) {
     let write = Write::Single {
         keyspace,
         kind,
@@ -38,7 +38,7 @@ fn key(number: u64) -> [u8; 8] {
 /// The first key from `lower` on, below `upper`, for a reader at `seq`; or the last one.
 fn end_key(
     engine: &Arc<Flex>,
-    keyspace: &Arc<Keyspace>,
+    keyspace: &Arc<FlexKeyspace>,
     seq: ReadPoint,
     (lower, upper): (&[u8], Option<&[u8]>),
     is_front: bool,
@@ -46,7 +46,7 @@ fn end_key(
     engine.share_snapshot(seq);
     let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
     let store = Arc::<Flex>::clone(engine);
-    let mut scan = Scan::new(store, keyspace, seq, Bound::Included(lower), upper);
+    let mut scan = FlexScan::new(store, keyspace, seq, Bound::Included(lower), upper);
     match is_front {
         true => scan.advance().unwrap().then(|| scan.key().to_vec()),
         false => scan.next_back().unwrap().map(|(key, _)| key.to_vec()),
@@ -54,7 +54,11 @@ fn end_key(
 }
 
 /// The first key of all for who reads now, or the last one.
-fn newest_end_key(engine: &Arc<Flex>, keyspace: &Arc<Keyspace>, is_front: bool) -> Option<Vec<u8>> {
+fn newest_end_key(
+    engine: &Arc<Flex>,
+    keyspace: &Arc<FlexKeyspace>,
+    is_front: bool,
+) -> Option<Vec<u8>> {
     let seq = engine.begin_snapshot();
     let found = end_key(engine, keyspace, seq, (b"", None), is_front);
     engine.end_snapshot(seq);
@@ -148,7 +152,7 @@ fn tombstones_that_scans_step_over_again_and_again_are_merged() {
 }
 
 /// A store of a thousand keys in memory, of which 990 are gone.
-fn mostly_gone() -> (Arc<Flex>, Arc<Keyspace>) {
+fn mostly_gone() -> (Arc<Flex>, Arc<FlexKeyspace>) {
     let options = Options::default().background_threads(0);
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
@@ -168,7 +172,7 @@ fn tombstones_before_readers_are_merged_without_a_write() {
     let count = || {
         let seq = engine.begin_snapshot();
         let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
-        let mut scan = Scan::new(store, &keyspace, seq, all, all);
+        let mut scan = FlexScan::new(store, &keyspace, seq, all, all);
         let mut pairs = 0;
         while scan.advance().unwrap() {
             pairs += 1;
@@ -197,7 +201,7 @@ fn tombstones_of_the_past_let_nothing_be_merged() {
     let count = |seq: ReadPoint| {
         engine.share_snapshot(seq);
         let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
-        let mut scan = Scan::new(store, &keyspace, seq, all, all);
+        let mut scan = FlexScan::new(store, &keyspace, seq, all, all);
         let mut pairs = 0;
         while scan.next_back().unwrap().is_some() {
             pairs += 1;
@@ -229,7 +233,7 @@ fn scans_beside_gaps_find_what_a_map_holds() {
 
 fn compare_with_a_map(seed: u64) {
     println!("seed {seed}");
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let options = Options::default()
         .background_threads(0)
         .tuning(Tuning::default().memtable_budget_bytes(64 << 10));
@@ -328,7 +332,7 @@ fn no_gap_is_noted_that_the_back_has_read() {
     }
     let seq = engine.begin_snapshot();
     let (store, all) = (Arc::<Flex>::clone(&engine), Bound::Unbounded);
-    let mut scan = Scan::new(store, &keyspace, seq, all, all);
+    let mut scan = FlexScan::new(store, &keyspace, seq, all, all);
     for expected in [99, 98] {
         let (key, _) = scan.next_back().unwrap().unwrap();
         assert_eq!(*key, [expected]);

@@ -19,23 +19,23 @@
 //! # Linearization
 //! A scan reads at a number that is registered as long as it lives, as a get at a number does.
 
-mod part;
+mod window;
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use part::{Images, Part};
+use window::{ImageIter, ScanWindow};
 
-use super::generation::{Generation, Layer, View};
-use super::index::Seek;
-use super::partition::{Held, Reader};
-use super::{Flex, Keyspace};
+use super::generation::{Generation, GenerationList, GenerationPart};
+use super::index::SeekTarget;
+use super::partition::{CachedInterval, ReadIntent};
+use super::{Flex, FlexKeyspace};
 use crate::bytes::assign;
 use crate::engine::memtable::{MemCursor, NOTED_FROM};
 use crate::engine::open_store::OpenStore;
-use crate::expiry::{Moment, ReadPoint, Record, expires, has_expired, value_of};
+use crate::expiry::{ReadPoint, StoredRecord, UnixMillis, expires, has_expired, value_of};
 use crate::ranges::key_range;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
@@ -43,11 +43,11 @@ use crate::{Result, Slice};
 /// Keys of one MemTable that are read at a time at most, where pairs are copied.
 const KEYS_MAX: usize = 128;
 
-type Pair = (Slice, Record);
+type Pair = (Slice, StoredRecord);
 
 /// The pairs of a keyspace in a range.
-pub(crate) struct Scan {
-    keyspace: Arc<Keyspace>,
+pub(crate) struct FlexScan {
+    keyspace: Arc<FlexKeyspace>,
     /// Registered.
     point: ReadPoint,
     sources: Option<Sources>,
@@ -101,7 +101,7 @@ enum Current {
     Copied(Pair),
 }
 
-impl Drop for Scan {
+impl Drop for FlexScan {
     fn drop(&mut self) {
         let gone = self.all_gone();
         #[cfg(test)]
@@ -115,7 +115,7 @@ impl Drop for Scan {
 
 /// Writes of the keyspace, newest generation first.
 struct Sources {
-    view: Arc<View>,
+    view: Arc<GenerationList>,
     layers: Vec<Source>,
     /// Whether the cursors stand on the first keys of what is read next.
     are_placed: bool,
@@ -124,20 +124,20 @@ struct Sources {
 }
 
 struct Source {
-    layer: Arc<Layer>,
+    layer: Arc<GenerationPart>,
     cursor: MemCursor,
 }
 
-impl Scan {
+impl FlexScan {
     /// A scan at `point`, whose registration it takes over.
     pub(crate) fn new(
         store: Arc<dyn OpenStore<Flex>>,
-        keyspace: &Arc<Keyspace>,
+        keyspace: &Arc<FlexKeyspace>,
         point: ReadPoint,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
-    ) -> Scan {
-        Scan {
+    ) -> FlexScan {
+        FlexScan {
             keyspace: Arc::clone(keyspace),
             point,
             sources: None,
@@ -296,7 +296,7 @@ impl Scan {
                 }
                 Step::Written(source) => {
                     let cursor = &sources.layers[source].cursor;
-                    let record = Record::new(cursor.kind(), cursor.value());
+                    let record = StoredRecord::new(cursor.kind(), cursor.value());
                     (Slice::new(cursor.key()), record)
                 }
                 Step::End => return,
@@ -338,7 +338,7 @@ impl Scan {
     }
 
     /// When the pair expires, if it does.
-    pub(crate) fn expires(&self) -> Option<Moment> {
+    pub(crate) fn expires(&self) -> Option<UnixMillis> {
         let (kind, stored) = self.stored();
         expires(kind, stored)
     }
@@ -387,7 +387,7 @@ impl Scan {
                 .transpose()?;
             let held = match next.flatten() {
                 Some(held) => held,
-                None => partition.interval(Seek::At(&lower), Reader::User)?,
+                None => partition.interval(SeekTarget::At(&lower), ReadIntent::User)?,
             };
             if self.store.engine().is_outdated(&sources.view) {
                 continue;
@@ -399,7 +399,7 @@ impl Scan {
             }
             let end = smaller(held.place.upper(), upper.as_deref()).map(<[u8]>::to_vec);
             let reader = (self.keyspace.id, self.point.seq);
-            let images = Images::of(&sources.view, (&lower, end.as_deref()), reader);
+            let images = ImageIter::of(&sources.view, (&lower, end.as_deref()), reader);
             if images.is_empty() {
                 self.window = Some(Window::new(held, &sources, &lower, end.clone()));
                 self.sources = Some(sources);
@@ -415,9 +415,14 @@ impl Scan {
                 source.cursor.seek(&lower);
             }
             let range = (&*lower, end.as_deref());
-            let images = Images::of(&sources.view, range, reader);
-            self.front
-                .extend(Part::new(&mut sources, &held, range, images, self.point));
+            let images = ImageIter::of(&sources.view, range, reader);
+            self.front.extend(ScanWindow::new(
+                &mut sources,
+                &held,
+                range,
+                images,
+                self.point,
+            ));
             self.sources = Some(sources);
             self.middle = rest(end, upper);
             return Ok(false);
@@ -430,8 +435,8 @@ impl Scan {
         loop {
             let known = self.back_sources.take();
             let (mut sources, _) = self.sources_after(known);
-            let seek = upper.map_or(Seek::Last, Seek::Below);
-            let held = self.keyspace.partition.interval(seek, Reader::User)?;
+            let seek = upper.map_or(SeekTarget::Last, SeekTarget::Below);
+            let held = self.keyspace.partition.interval(seek, ReadIntent::User)?;
             if self.store.engine().is_outdated(&sources.view) {
                 continue;
             }
@@ -452,11 +457,12 @@ impl Scan {
                 }
             }
             let reader = (self.keyspace.id, self.point.seq);
-            let images = Images::of(&sources.view, (&begin, upper), reader);
+            let images = ImageIter::of(&sources.view, (&begin, upper), reader);
             for source in &mut sources.layers {
                 source.cursor.seek(&begin);
             }
-            let mut part = Part::new(&mut sources, &held, (&begin, upper), images, self.point);
+            let mut part =
+                ScanWindow::new(&mut sources, &held, (&begin, upper), images, self.point);
             self.back = part.by_ref().collect();
             self.gone = self.gone.saturating_add(part.gone);
             self.back_sources = Some(sources);
@@ -615,7 +621,7 @@ impl Sources {
 
 /// A part of the range, within one interval, that is read step by step.
 struct Window {
-    held: Held,
+    held: CachedInterval,
     /// The next pair of the interval, and the first one that is not read.
     at: usize,
     to: usize,
@@ -634,7 +640,7 @@ struct Window {
 
 impl Window {
     /// The cursors of the sources stand on the first keys.
-    fn new(held: Held, sources: &Sources, lower: &[u8], end: Option<Vec<u8>>) -> Window {
+    fn new(held: CachedInterval, sources: &Sources, lower: &[u8], end: Option<Vec<u8>>) -> Window {
         let interval = &held.interval;
         let whole = held.place.upper() == end.as_deref();
         let to = match &end {

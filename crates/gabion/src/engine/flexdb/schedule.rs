@@ -1,8 +1,8 @@
 //! Schedules merges, and makes writers wait for them.
 //!
 //! # Idea
-//! One thread merges frozen generations and then does the maintenance that is due (`rest`). Without
-//! background threads the writer merges, so that a store is deterministic.
+//! One thread merges frozen generations and then does the maintenance that is due (`maintenance`).
+//! Without background threads the writer merges, so that a store is deterministic.
 //!
 //! # Tombstones
 //! A generation that is not full is merged when its tombstones have cost scans more work than a
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Flex;
-use crate::engine::ssd::pace::{Class, Pressed};
+use crate::engine::ssd::rate_limiter::{IoPriority, StallCauses};
 use crate::engine::ssd::{SsdEngine, spawn};
 use crate::types::Seq;
 use crate::{Error, Result};
@@ -102,9 +102,9 @@ impl Flex {
 
     /// Lets a job that has written `bytes` go on when the limit on what the background writes
     /// allows it. Once the store is being closed there is none.
-    pub(super) fn pay(&self, class: Class, bytes: u64) {
+    pub(super) fn pay(&self, class: IoPriority, bytes: u64) {
         if bytes > 0 {
-            let pressed = || Pressed {
+            let pressed = || StallCauses {
                 by_memory: self.is_pressed(),
                 by_merges: false,
             };
@@ -162,7 +162,7 @@ impl Flex {
 
     /// Prepares segments of the log ahead, and syncs full ones, so that a merge has little to sync
     /// before it begins.
-    pub(super) fn tend_log(&self) {
+    pub(super) fn maintain_log(&self) {
         self.syncer.look_at_room();
         self.syncer.prepare_next_or_warn();
         let (durable, appended) = (self.syncer.durable_lsn(), self.syncer.appended_lsn());
@@ -185,17 +185,17 @@ impl Flex {
 mod tests {
     use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
-    use super::super::{Keyspace, Write};
+    use super::super::{FlexKeyspace, Write};
     use super::*;
     use crate::engine::ssd::Lifecycle;
     use crate::types::{Kind, hash_key};
     use crate::{Options, Tuning};
 
-    fn put(engine: &Flex, keyspace: &Arc<Keyspace>, value: &[u8]) {
+    fn put(engine: &Flex, keyspace: &Arc<FlexKeyspace>, value: &[u8]) {
         put_at(engine, keyspace, b"key", value);
     }
 
-    fn put_at(engine: &Flex, keyspace: &Arc<Keyspace>, key: &[u8], value: &[u8]) {
+    fn put_at(engine: &Flex, keyspace: &Arc<FlexKeyspace>, key: &[u8], value: &[u8]) {
         let write = Write::Single {
             keyspace,
             kind: Kind::Put,
@@ -283,12 +283,12 @@ mod tests {
             put(&engine, &keyspace, &[1; 100]);
         }
         assert!(segments().0 <= first);
-        engine.tend_log();
+        engine.maintain_log();
         assert_eq!(segments(), (first + 1, first + 1));
         // What is not full waits.
         let durable = engine.syncer.durable_lsn();
         put(&engine, &keyspace, &[1; 100]);
-        engine.tend_log();
+        engine.maintain_log();
         assert_eq!(engine.syncer.durable_lsn(), durable);
         engine.close().unwrap();
     }
@@ -397,7 +397,7 @@ mod tests {
     }
 
     /// There is space again: what was left to do is done, unless a sync has failed for good.
-    fn merge_at_last(engine: &Flex, keyspace: &Arc<Keyspace>) {
+    fn merge_at_last(engine: &Flex, keyspace: &Arc<FlexKeyspace>) {
         while let Err(error) = engine.flush() {
             if engine.health.failure().is_some() {
                 return;
@@ -409,7 +409,7 @@ mod tests {
         assert_is_merged(engine, keyspace);
     }
 
-    fn assert_is_merged(engine: &Flex, keyspace: &Arc<Keyspace>) {
+    fn assert_is_merged(engine: &Flex, keyspace: &Arc<FlexKeyspace>) {
         assert!(engine.is_merged(engine.newest_frozen()));
         let root = engine.root.lock();
         let known = root.keyspaces.find(keyspace.id);

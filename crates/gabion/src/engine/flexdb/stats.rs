@@ -1,7 +1,7 @@
 //! Counts and sizes of a store.
 
-use super::generation::Layer;
-use super::{Flex, Keyspace};
+use super::generation::GenerationPart;
+use super::{Flex, FlexKeyspace};
 use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, ratio};
 
 impl Flex {
@@ -72,10 +72,10 @@ impl Flex {
         }
     }
 
-    fn partition_stats(&self, keyspace: &Keyspace) -> BucketStats {
+    fn partition_stats(&self, keyspace: &FlexKeyspace) -> BucketStats {
         let view = self.view.load();
         let memtables = view.waiting.iter().chain(&view.past);
-        let memory = |layer: &Layer| layer.table.memory_bytes();
+        let memory = |layer: &GenerationPart| layer.table.memory_bytes();
         BucketStats {
             lower: String::new(),
             memtable_bytes: memtables

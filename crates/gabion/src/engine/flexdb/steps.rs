@@ -3,47 +3,47 @@
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use super::writepath::Writer;
-use super::{Flex, Keyspace, Write};
+use super::writepath::FlexWriteHalf;
+use super::{Flex, FlexKeyspace, Write};
 use crate::engine::ssd::SsdEngine;
-use crate::expiry::{ReadPoint, Record};
-use crate::log::{PendingLog, RoomFor};
-use crate::operands::Older;
+use crate::expiry::{ReadPoint, StoredRecord};
+use crate::log::{PendingLog, SegmentPurpose};
+use crate::operands::OlderVersion;
 use crate::types::Seq;
 use crate::{Error, Result};
 
 impl SsdEngine for Flex {
-    type Keyspace = Keyspace;
-    type WriteHalf = Writer;
+    type Keyspace = FlexKeyspace;
+    type WriteHalf = FlexWriteHalf;
 
     // Repeating a merge into a space must change nothing (I3).
     const KEEPS_OPERANDS: bool = false;
 
-    fn lock_write_half(&self) -> impl DerefMut<Target = Writer> {
+    fn lock_write_half(&self) -> impl DerefMut<Target = FlexWriteHalf> {
         self.writer.lock()
     }
 
-    fn next_seq(writer: &mut Writer) -> Seq {
+    fn next_seq(writer: &mut FlexWriteHalf) -> Seq {
         writer.next_seq
     }
 
-    fn segment(writer: &Writer) -> u64 {
+    fn segment(writer: &FlexWriteHalf) -> u64 {
         writer.segment()
     }
 
     #[inline]
-    fn append(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
+    fn append(&self, writer: &mut FlexWriteHalf, write: Write<'_>) -> Result<Seq> {
         self.log_write(writer, write)
     }
 
-    fn append_event(writer: &mut Writer, payload: &[u8]) -> Result<()> {
+    fn append_event(writer: &mut FlexWriteHalf, payload: &[u8]) -> Result<()> {
         let log = writer.log.as_mut().ok_or(Error::Closed)?;
-        log.append(&[payload], RoomFor::Deletes).map(drop)
+        log.append(&[payload], SegmentPurpose::Deletes).map(drop)
     }
 
     fn insert_group<'w>(
         &self,
-        writer: &mut Writer,
+        writer: &mut FlexWriteHalf,
         writes: impl Iterator<Item = (Write<'w>, Seq)>,
         _segment: u64,
         _whole: bool,
@@ -71,27 +71,29 @@ impl SsdEngine for Flex {
         Ok(true)
     }
 
-    fn is_newer(&self, keyspace: &Keyspace, key: &[u8], hash: u64, since: Seq) -> Result<bool> {
+    fn is_newer(&self, keyspace: &FlexKeyspace, key: &[u8], hash: u64, since: Seq) -> Result<bool> {
         Ok(Flex::is_newer(self, keyspace, key, hash, since))
     }
 
     fn newer_in(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &FlexKeyspace,
         range: (&[u8], Option<&[u8]>),
         since: Seq,
     ) -> Result<Option<Vec<u8>>> {
         Ok(Flex::newer_in(self, keyspace, range, since))
     }
 
-    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>> {
+    fn newest(&self, keyspace: &FlexKeyspace, key: &[u8]) -> Result<Option<StoredRecord>> {
         self.find_record(keyspace, key, None)
     }
 
-    fn older(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Older> {
+    fn older(&self, keyspace: &FlexKeyspace, key: &[u8]) -> Result<OlderVersion> {
         let record = self.find_record(keyspace, key, None)?;
         let seq = self.visible();
-        Ok(record.map_or(Older::Nothing, |record| Older::Record(seq, record)))
+        Ok(record.map_or(OlderVersion::Nothing, |record| {
+            OlderVersion::Record(seq, record)
+        }))
     }
 
     fn gain_room(&self) -> bool {
@@ -107,8 +109,8 @@ impl SsdEngine for Flex {
         Flex::start_workers(self)
     }
 
-    fn tend_log(&self) {
-        Flex::tend_log(self);
+    fn maintain_log(&self) {
+        Flex::maintain_log(self);
     }
 
     fn end_snapshot(&self, point: ReadPoint) {

@@ -12,7 +12,7 @@
 
 use std::path::PathBuf;
 
-use gabion_flex::{Content, Piece, check_content};
+use gabion_flex::{CheckedPiece, PieceContent, check_content};
 use gabion_media::Disk;
 
 use super::interval::{PAIR_HEAD_BYTES_MAX, pair_head};
@@ -112,7 +112,7 @@ impl Pairs {
         self.lost = true;
     }
 
-    fn read(&mut self, piece: &Piece<'_>) {
+    fn read(&mut self, piece: &CheckedPiece<'_>) {
         if piece.is_marked {
             if self.is_within_pair() {
                 self.problem(
@@ -123,9 +123,9 @@ impl Pairs {
             self.begin(piece.offset);
         }
         match piece.content {
-            Content::Data(_) if self.lost => {}
-            Content::Data(bytes) => self.read_bytes(bytes),
-            Content::Hole => {
+            PieceContent::Data(_) if self.lost => {}
+            PieceContent::Data(bytes) => self.read_bytes(bytes),
+            PieceContent::Hole => {
                 self.problem(piece.offset, "there is a hole among the pairs");
                 self.lose();
             }

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use super::generation::{Generation, View};
+use super::generation::{Generation, GenerationList};
 use super::{Flex, Write};
 use crate::engine::ssd::SsdEngine;
 use crate::log::Log;
@@ -27,13 +27,13 @@ use crate::types::Seq;
 use crate::{Error, Result};
 
 /// The write half of the log, and the number of the next write.
-pub(crate) struct Writer {
+pub(crate) struct FlexWriteHalf {
     /// `None` before the store is settled and once it is closed.
     pub(super) log: Option<Log>,
     pub(super) next_seq: Seq,
 }
 
-impl Writer {
+impl FlexWriteHalf {
     /// The segment of the log's next record, unless that begins a new one.
     pub(super) fn segment(&self) -> u64 {
         self.log.as_ref().map_or(0, Log::current_segment)
@@ -67,7 +67,12 @@ impl Flex {
     }
 
     /// Performs a write; `hash` is that of the key of a single one.
-    pub(super) fn write_now(&self, writer: &mut Writer, write: Write<'_>, hash: u64) -> Result<()> {
+    pub(super) fn write_now(
+        &self,
+        writer: &mut FlexWriteHalf,
+        write: Write<'_>,
+        hash: u64,
+    ) -> Result<()> {
         let first = self.log_write(writer, write)?;
         let view = self.view.load();
         self.insert(view.active(), write, hash, first);
@@ -79,7 +84,7 @@ impl Flex {
     /// Inserts logged writes into the generation that takes writes, and publishes them.
     pub(super) fn insert_all<'w>(
         &self,
-        writer: &mut Writer,
+        writer: &mut FlexWriteHalf,
         writes: impl Iterator<Item = (Write<'w>, Seq)>,
     ) {
         let view = self.view.load();
@@ -91,7 +96,7 @@ impl Flex {
     }
 
     /// Appends a write to the log; returns its first sequence number.
-    pub(super) fn log_write(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
+    pub(super) fn log_write(&self, writer: &mut FlexWriteHalf, write: Write<'_>) -> Result<Seq> {
         // Whoever waited for the lock may find the store failed.
         self.health.check_writable()?;
         self.keyspaces.check_write(write)?;
@@ -138,7 +143,7 @@ impl Flex {
         self.budget() / 5 * 2
     }
 
-    fn freeze_if_full(&self, view: &View, writer: &Writer) {
+    fn freeze_if_full(&self, view: &GenerationList, writer: &FlexWriteHalf) {
         // As long as another one is merged, this one grows, and the log may shrink without it.
         if view.frozen().is_empty()
             && (view.active().bytes() > self.active_bytes_max()
@@ -155,7 +160,7 @@ impl Flex {
     }
 
     /// Lets a new generation take the writes; false if there were none.
-    pub(super) fn freeze(&self, writer: &Writer) -> bool {
+    pub(super) fn freeze(&self, writer: &FlexWriteHalf) -> bool {
         if self.view.load().active().is_empty() {
             return false;
         }

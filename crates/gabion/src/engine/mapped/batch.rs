@@ -10,8 +10,8 @@
 //! are the batch as the log has it (`log::batch`).
 //!
 //! # Invariants
-//! - A1. Nobody else writes between the put of the first piece and its delete (`gate`). So applying
-//!   the batch again, as a whole or from any place on, leaves what the batch leaves.
+//! - A1. Nobody else writes between the put of the first piece and its delete (`batch_gate`). So
+//!   applying the batch again, as a whole or from any place on, leaves what the batch leaves.
 //! - A2. The operations are durable before the first piece is gone: a delete makes its log durable.
 //! - A3. Space for the copy and for the operations is set aside before either is written. A batch
 //!   that finds none has done nothing. Deletes need no space; where there is none for their copy,
@@ -19,15 +19,15 @@
 //!   a batch or of a range. There is one copy at a time (A1), and its space is there again when the
 //!   batch is done.
 //! - A4. A batch that fails while it is applied is not seen at all: nothing is read until the next
-//!   opening has applied it (`gate`, B2).
+//!   opening has applied it (`batch_gate`, B2).
 //! - A5. Pieces without a first one are 1, 2, 3 and so on without gaps; the next opening deletes
 //!   them.
 
-use super::gate::Alone;
+use super::batch_gate::ExclusivePass;
 use super::layout::piece_key;
-use super::writepath::Change;
-use super::{Flushed, Mapped, Opened, PoolStore};
-use crate::log::{BatchEncoder, Malformed, Ops, batch_head, decode_batch};
+use super::writepath::KeyChange;
+use super::{Flushed, Mapped, OpenPool, PoolStore};
+use crate::log::{BatchEncoder, LogOps, MalformedPayload, batch_head, decode_batch};
 use crate::{Error, Result};
 
 /// Bytes of a piece, at most.
@@ -56,7 +56,11 @@ enum Room {
 
 impl<S: PoolStore> Mapped<S> {
     /// Performs a batch. One operation needs no copy.
-    pub(super) fn write_batch(&self, opened: &Opened<S>, operations: &BatchEncoder) -> Result<()> {
+    pub(super) fn write_batch(
+        &self,
+        opened: &OpenPool<S>,
+        operations: &BatchEncoder,
+    ) -> Result<()> {
         if operations.count() < 2 {
             return for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
                 self.write_one(opened, change, true)
@@ -66,7 +70,7 @@ impl<S: PoolStore> Mapped<S> {
     }
 
     /// Performs a batch of which a copy is in the pool meanwhile.
-    fn write_copied(&self, opened: &Opened<S>, operations: &BatchEncoder) -> Result<()> {
+    fn write_copied(&self, opened: &OpenPool<S>, operations: &BatchEncoder) -> Result<()> {
         let mut puts = Vec::new();
         for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
             // Deletes need no space.
@@ -88,7 +92,12 @@ impl<S: PoolStore> Mapped<S> {
     /// Applies the batch whose copy is in the pool, and takes the copy out of it. If that fails,
     /// nobody may write before the batch is whole, nor read a part of it: the next opening tries
     /// again.
-    fn complete(&self, opened: &Opened<S>, payload: &[u8], alone: &Alone<'_>) -> Result<()> {
+    fn complete(
+        &self,
+        opened: &OpenPool<S>,
+        payload: &[u8],
+        alone: &ExclusivePass<'_>,
+    ) -> Result<()> {
         let applying = self.gate.apply(alone);
         let applied = apply(opened, payload).map(|()| applying.end());
         let done = applied.and_then(|()| forget(opened, pieces_of(payload)));
@@ -96,14 +105,18 @@ impl<S: PoolStore> Mapped<S> {
     }
 
     /// Performs a delete of a range, as a batch of it alone.
-    pub(super) fn write_range_delete(&self, opened: &Opened<S>, change: Change<'_>) -> Result<()> {
+    pub(super) fn write_range_delete(
+        &self,
+        opened: &OpenPool<S>,
+        change: KeyChange<'_>,
+    ) -> Result<()> {
         let mut operations = BatchEncoder::default();
         operations.op(change.kind, change.keyspace, change.key, change.value);
         self.write_copied(opened, &operations)
     }
 
     /// Applies the batch that was being written when the store was left.
-    pub(super) fn recover_batch(&self, opened: &Opened<S>) -> Result<()> {
+    pub(super) fn recover_batch(&self, opened: &OpenPool<S>) -> Result<()> {
         let Some(payload) = announced(opened)? else {
             let mut pieces = 1;
             while opened.get(&piece_key(pieces))?.is_some() {
@@ -125,7 +138,7 @@ fn pieces_of(payload: &[u8]) -> u32 {
 }
 
 /// Sets space aside for puts of so many bytes each, and for the copy. Deletes alone do without.
-fn set_aside<S: PoolStore>(opened: &Opened<S>, puts: Vec<u64>, payload: &[u8]) -> Result<Room> {
+fn set_aside<S: PoolStore>(opened: &OpenPool<S>, puts: Vec<u64>, payload: &[u8]) -> Result<Room> {
     let may_be_kept = puts.is_empty() && payload.len() <= PIECE_BYTES;
     let mut sizes = puts;
     let piece_bytes = |piece: &[u8]| (PIECE_HEAD_BYTES + piece.len()) as u64;
@@ -137,7 +150,7 @@ fn set_aside<S: PoolStore>(opened: &Opened<S>, puts: Vec<u64>, payload: &[u8]) -
 }
 
 /// Puts the copy into the pool.
-fn announce<S: PoolStore>(opened: &Opened<S>, payload: &[u8], room: Room) -> Result<()> {
+fn announce<S: PoolStore>(opened: &OpenPool<S>, payload: &[u8], room: Room) -> Result<()> {
     let mut pieces = (0..).zip(payload.chunks(PIECE_BYTES));
     let Some((_, first)) = pieces.next() else {
         return Ok(());
@@ -163,7 +176,7 @@ fn announce<S: PoolStore>(opened: &Opened<S>, payload: &[u8], room: Room) -> Res
 }
 
 /// The batch whose copy is in the pool.
-fn announced<S: PoolStore>(opened: &Opened<S>) -> Result<Option<Vec<u8>>> {
+fn announced<S: PoolStore>(opened: &OpenPool<S>) -> Result<Option<Vec<u8>>> {
     let Some(first) = opened.get(&piece_key(0))? else {
         return Ok(None);
     };
@@ -178,7 +191,7 @@ fn announced<S: PoolStore>(opened: &Opened<S>) -> Result<Option<Vec<u8>>> {
     Ok(Some(payload))
 }
 
-fn bad_copy<S>(opened: &Opened<S>) -> Error {
+fn bad_copy<S>(opened: &OpenPool<S>) -> Error {
     Error::Corruption {
         file: opened.pool.path().to_owned(),
         offset: 0,
@@ -186,7 +199,7 @@ fn bad_copy<S>(opened: &Opened<S>) -> Error {
     }
 }
 
-fn apply<S: PoolStore>(opened: &Opened<S>, payload: &[u8]) -> Result<()> {
+fn apply<S: PoolStore>(opened: &OpenPool<S>, payload: &[u8]) -> Result<()> {
     let operations = decode_batch(payload).map_err(|what| malformed(opened, what))?;
     for_each_change(opened, operations, |change| {
         change.apply(opened, Flushed::Relaxed)
@@ -194,31 +207,31 @@ fn apply<S: PoolStore>(opened: &Opened<S>, payload: &[u8]) -> Result<()> {
 }
 
 /// Takes the copy out of the pool.
-fn forget<S: PoolStore>(opened: &Opened<S>, pieces: u32) -> Result<()> {
+fn forget<S: PoolStore>(opened: &OpenPool<S>, pieces: u32) -> Result<()> {
     // DURABLE: the operations (A2); then the batch does not count any more.
     opened.delete(&piece_key(0))?;
     delete_pieces(opened, pieces)
 }
 
 /// Deletes all pieces below a number but the first one, the last one first.
-fn delete_pieces<S: PoolStore>(opened: &Opened<S>, end: u32) -> Result<()> {
+fn delete_pieces<S: PoolStore>(opened: &OpenPool<S>, end: u32) -> Result<()> {
     let mut pieces = (1..end).rev();
     pieces.try_for_each(|number| opened.delete(&piece_key(number)))
 }
 
-fn malformed<S>(opened: &Opened<S>, what: Malformed) -> Error {
+fn malformed<S>(opened: &OpenPool<S>, what: MalformedPayload) -> Error {
     what.in_file(opened.pool.path().to_owned(), 0)
 }
 
 /// Calls `act` with each operation of a batch.
 fn for_each_change<S>(
-    opened: &Opened<S>,
-    operations: Ops<'_>,
-    mut act: impl FnMut(Change<'_>) -> Result<()>,
+    opened: &OpenPool<S>,
+    operations: LogOps<'_>,
+    mut act: impl FnMut(KeyChange<'_>) -> Result<()>,
 ) -> Result<()> {
     for operation in operations {
         let operation = operation.map_err(|what| malformed(opened, what))?;
-        act(Change {
+        act(KeyChange {
             keyspace: operation.keyspace,
             kind: operation.kind,
             key: operation.key,
@@ -234,15 +247,15 @@ mod tests {
 
     use gabion_media::Disk;
 
-    use super::super::Keyspace;
+    use super::super::MappedKeyspace;
     use super::*;
     use crate::MappedOptions;
     use crate::engine::scmkv::Scmkv;
-    use crate::engine::sptree::Tree;
+    use crate::engine::sptree::TreeStore;
     use crate::types::Kind;
     use crate::{Durability, Options};
 
-    fn open<S: PoolStore>(path: &std::path::Path) -> (Arc<Mapped<S>>, Arc<Keyspace>) {
+    fn open<S: PoolStore>(path: &std::path::Path) -> (Arc<Mapped<S>>, Arc<MappedKeyspace>) {
         let options = Options::default()
             .engine(S::ENGINE)
             .durability(Durability::Buffered)
@@ -284,11 +297,11 @@ mod tests {
 
     #[test]
     fn a_batch_of_sptree_that_was_interrupted_is_whole_or_absent() {
-        interrupt::<Tree>();
+        interrupt::<TreeStore>();
     }
 
-    fn change_of<'c>(keyspace: u32, kind: Kind, key: &'c [u8], value: &'c [u8]) -> Change<'c> {
-        Change {
+    fn change_of<'c>(keyspace: u32, kind: Kind, key: &'c [u8], value: &'c [u8]) -> KeyChange<'c> {
+        KeyChange {
             keyspace,
             kind,
             key,
@@ -302,7 +315,7 @@ mod tests {
         const KEYS: u64 = 700;
         for gone in [0, 1, 300, KEYS] {
             let dir = tempfile::tempdir().expect("a directory");
-            let (store, keyspace) = open::<Tree>(dir.path());
+            let (store, keyspace) = open::<TreeStore>(dir.path());
             let id = keyspace.id;
             let mut operations = BatchEncoder::default();
             operations.op(Kind::DeleteRange, keyspace.id, &key(0), &key(KEYS - 1));
@@ -327,7 +340,7 @@ mod tests {
             // As the end of the process leaves it: nothing is closed.
             drop(store.opened.swap(None));
             store.lock.lock().take();
-            let (store, keyspace) = open::<Tree>(dir.path());
+            let (store, keyspace) = open::<TreeStore>(dir.path());
             let left = (0..KEYS).filter(|number| {
                 let found = store.get(&keyspace, &key(*number), None);
                 found.expect("sound").is_some()
@@ -347,8 +360,8 @@ mod tests {
                 let (store, keyspace) = open::<S>(dir.path());
                 let operations = operations(keyspace.id, value_bytes);
                 let payload = [&batch_head(FIRST_SEQ, wanted)[..], operations.bytes()].concat();
-                let put_before = |opened: &Opened<S>| {
-                    let change = Change {
+                let put_before = |opened: &OpenPool<S>| {
+                    let change = KeyChange {
                         keyspace: keyspace.id,
                         kind: Kind::Put,
                         key: &key(0),
@@ -416,7 +429,7 @@ mod tests {
     #[test]
     fn deletes_in_a_full_pool_are_whole_and_go_on() {
         delete_in_a_full_pool::<Scmkv>();
-        delete_in_a_full_pool::<Tree>();
+        delete_in_a_full_pool::<TreeStore>();
     }
 
     fn delete_in_a_full_pool<S: PoolStore>() {
@@ -425,10 +438,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (mut store, mut keyspace) = open::<S>(dir.path());
         let id = keyspace.id;
-        let put = |opened: &Opened<S>, key: &[u8], len: usize| {
+        let put = |opened: &OpenPool<S>, key: &[u8], len: usize| {
             change_of(id, Kind::Put, key, &vec![5; len]).apply(opened, Flushed::Relaxed)
         };
-        let fill = |opened: &Opened<S>| {
+        let fill = |opened: &OpenPool<S>| {
             (0..ROUNDS * KEYS).try_for_each(|number| put(opened, &key(number), 90))?;
             for len in [900_000, 50_000, 3000, 90] {
                 let told = (0..).find_map(|number: u64| {

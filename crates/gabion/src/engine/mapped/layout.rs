@@ -32,9 +32,9 @@ use gabion_media::pmem::Pool;
 
 use super::PoolStore;
 use crate::Result;
-use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
-use crate::log::Malformed;
-use crate::log::codec::{Reader, VARINT_BYTES_MAX, encode_varint, put_bytes};
+use crate::engine::root_file::{BODY_OFFSET, RootFile, RootFileError};
+use crate::log::MalformedPayload;
+use crate::log::codec::{PayloadReader, VARINT_BYTES_MAX, encode_varint, put_bytes};
 
 /// Name of the pool's file.
 pub(super) const POOL_NAME: &str = "store.pool";
@@ -70,11 +70,11 @@ impl Root {
         })
     }
 
-    fn decode(bytes: &[u8], file: &RootFile) -> Result<Root, Decoded> {
+    fn decode(bytes: &[u8], file: &RootFile) -> Result<Root, RootFileError> {
         file.decode(bytes, Root::decode_body)
     }
 
-    fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {
+    fn decode_body(reader: &mut PayloadReader<'_>) -> Result<Root, MalformedPayload> {
         let is_made = match reader.u8()? {
             BEING_MADE => false,
             MADE => true,

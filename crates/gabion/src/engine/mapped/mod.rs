@@ -17,8 +17,8 @@
 //! # Rooms
 //! | file | journey |
 //! |---|---|
-//! | `writepath`, `gate` | a single write |
-//! | `interval` | the syncs of writes at `Interval` |
+//! | `writepath`, `batch_gate` | a single write |
+//! | `sync_promises` | the syncs of writes at `Interval` |
 //! | `batch` | a batch, which is whole or absent after a crash, and for readers |
 //! | `update` | a value becomes what a closure makes of it |
 //! | `readpath` | gets |
@@ -29,7 +29,7 @@
 //! - I1. A keyspace is a number in front of its keys. All keyspaces share the pool; which there are
 //!   stands in the pool, too.
 //! - I2. At most one batch is being written. Until all of it is in the pool, a copy of it is, and
-//!   nobody else writes (`gate`, B1). A delete of a range is such a batch.
+//!   nobody else writes (`batch_gate`, B1). A delete of a range is such a batch.
 //! - I3. Whoever changes the pool or makes it durable ends before the store closes, and looks
 //!   whether it is open after it passed what a close waits for: a single write or a batch the
 //!   gate, all else (syncs, collections of garbage) [`Mapped::stay`]. That comes before the gate,
@@ -48,7 +48,7 @@
 //! whatever thread and at whatever level. Writers that come together share one. On persistent
 //! memory it makes durable what its own thread has written before.
 //!
-//! The level is that of the write, whatever the store's (`interval`).
+//! The level is that of the write, whatever the store's (`sync_promises`).
 //!
 //! A close makes everything durable, if need be without space for a checkpoint (`recovery`).
 //!
@@ -63,12 +63,12 @@
 //! applied once more.
 
 mod batch;
-mod gate;
-mod interval;
+mod batch_gate;
 mod layout;
 mod readpath;
 mod recovery;
 mod stats;
+mod sync_promises;
 mod update;
 mod verify;
 mod writepath;
@@ -82,34 +82,34 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwapOption;
-use gabion_index::index::Checked;
+use gabion_index::index::CheckSummary;
 use gabion_media::DirLock;
-use gabion_media::pmem::{Class, Pool, PoolOptions};
+use gabion_media::pmem::{Pool, PoolClass, PoolOptions};
 use parking_lot::Mutex;
 
 use super::counters::Counters;
 use super::health::Health;
-use super::keyspaces::{Keyspaces, Named};
+use super::keyspaces::{KeyspaceId, KeyspaceTable};
 use super::root_file::RootFile;
-use super::schedule::Schedule;
+use super::scheduler::BackgroundScheduler;
 use super::write;
 use crate::expiry::ReadPoint;
 use crate::{Engine, Error, Options, Result};
 
-use gate::{Gate, Lanes, Pass};
-use interval::Promises;
+use batch_gate::{BatchGate, GateLanes, SharedPass};
+use sync_promises::SyncPromises;
 
 pub(super) use batch::COPY_BYTES_MAX;
 pub(crate) use gabion_index::scmkv::Durability as Flushed;
 pub(super) use layout::{end_of, is_own_file, key_of, remove_pool, with_key};
-pub(crate) use stats::Measured;
+pub(crate) use stats::PoolStoreStats;
 pub(super) use verify::check_disk;
 
 /// What the structure in a pool can say.
 pub(crate) type IndexResult<T> = std::result::Result<T, gabion_index::Error>;
 
 /// One write, as its writer hands it in.
-pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
+pub(crate) type Write<'w> = write::Write<'w, MappedKeyspace>;
 
 /// A structure of keys and values in a pool, of which the engine is made.
 ///
@@ -173,19 +173,19 @@ pub(crate) trait PoolStore: Sized + Send + Sync + 'static {
     fn compact(&self, stops: &dyn Fn() -> bool) -> IndexResult<()>;
 
     /// Reads all pairs and checks all invariants, while nobody writes.
-    fn check(&self) -> IndexResult<Checked>;
+    fn check(&self) -> IndexResult<CheckSummary>;
 
     /// Counts and sizes.
-    fn measure(&self) -> Measured;
+    fn measure(&self) -> PoolStoreStats;
 }
 
 /// A keyspace: a number in front of its keys.
-pub(crate) struct Keyspace {
+pub(crate) struct MappedKeyspace {
     id: u32,
     name: String,
 }
 
-impl Named for Keyspace {
+impl KeyspaceId for MappedKeyspace {
     fn id(&self) -> u32 {
         self.id
     }
@@ -199,16 +199,16 @@ impl Named for Keyspace {
 pub(crate) struct Mapped<S> {
     options: Options,
     /// What is open; none once the store is closed.
-    opened: ArcSwapOption<Opened<S>>,
-    pub(super) keyspaces: Keyspaces<Keyspace>,
+    opened: ArcSwapOption<OpenPool<S>>,
+    pub(super) keyspaces: KeyspaceTable<MappedKeyspace>,
     /// Held by whoever makes a keyspace.
     making: Mutex<()>,
-    gate: Gate,
+    gate: BatchGate,
     /// Passed by those who keep the store from closing, but single writes and batches.
-    stays: Lanes,
-    schedule: Schedule,
+    stays: GateLanes,
+    schedule: BackgroundScheduler,
     /// Of writes that shall survive a loss of power within a time.
-    promises: Promises,
+    promises: SyncPromises,
     counters: Counters,
     /// Writes since the last one that did the background's work.
     unattended: AtomicU64,
@@ -218,17 +218,18 @@ pub(crate) struct Mapped<S> {
 }
 
 /// An open pool and the structure in it.
-pub(crate) struct Opened<S> {
+pub(crate) struct OpenPool<S> {
     pub(super) store: S,
     pool: Pool,
     /// Why nothing can be changed: the opening found no space (`recovery`).
     shortage: Option<Error>,
 }
 
-impl<S: PoolStore> Opened<S> {
+impl<S: PoolStore> OpenPool<S> {
     /// Whether there is any way to survive the loss of power.
     fn can_sync(&self) -> bool {
-        self.shortage.is_some() || matches!(self.pool.class(), Class::Power | Class::PowerBySync)
+        self.shortage.is_some()
+            || matches!(self.pool.class(), PoolClass::Power | PoolClass::PowerBySync)
     }
 
     /// An error if nothing can be changed.
@@ -281,7 +282,7 @@ impl<S: PoolStore> Mapped<S> {
     }
 
     /// Keeps the store from closing as long as the result is held; an error if it is closed.
-    fn stay(&self) -> Result<Pass<'_>> {
+    fn stay(&self) -> Result<SharedPass<'_>> {
         self.health.check_here()?;
         let pass = self.stays.pass();
         self.health.check_open()?;
@@ -290,7 +291,7 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Does something with what is open.
     #[inline]
-    pub(super) fn with<R>(&self, act: impl FnOnce(&Opened<S>) -> Result<R>) -> Result<R> {
+    pub(super) fn with<R>(&self, act: impl FnOnce(&OpenPool<S>) -> Result<R>) -> Result<R> {
         match &*self.opened.load() {
             Some(opened) => act(opened),
             None => Err(Error::Closed),
@@ -298,7 +299,7 @@ impl<S: PoolStore> Mapped<S> {
     }
 
     /// The keyspace of that name, made durably if it does not exist.
-    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
+    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<MappedKeyspace>> {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
@@ -319,7 +320,7 @@ impl<S: PoolStore> Mapped<S> {
             self.sync(opened)
         })?;
         let name = name.to_owned();
-        let keyspace = Arc::new(Keyspace { id, name });
+        let keyspace = Arc::new(MappedKeyspace { id, name });
         self.keyspaces.add(&keyspace);
         Ok(keyspace)
     }

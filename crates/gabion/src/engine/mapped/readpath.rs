@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::{Keyspace, Mapped, Opened, PoolStore, layout};
+use super::{Mapped, MappedKeyspace, OpenPool, PoolStore, layout};
 use crate::expiry::ReadPoint;
 use crate::{Error, Result, Slice};
 
@@ -19,7 +19,7 @@ impl<S: PoolStore> Mapped<S> {
     #[inline]
     pub(in crate::engine) fn read<R>(
         &self,
-        mut read: impl FnMut(&Opened<S>) -> Result<R>,
+        mut read: impl FnMut(&OpenPool<S>) -> Result<R>,
     ) -> Result<R> {
         self.health.check_here()?;
         self.with(|opened| {
@@ -43,7 +43,7 @@ impl<S: PoolStore> Mapped<S> {
     #[inline]
     pub(crate) fn get(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &MappedKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
@@ -56,7 +56,7 @@ impl<S: PoolStore> Mapped<S> {
     /// The values of several keys now: all of them before each batch, or after it.
     pub(crate) fn multi_get_now<K: AsRef<[u8]>>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &MappedKeyspace,
         keys: &[K],
     ) -> Result<Vec<Option<Slice>>> {
         self.read(|opened| {
@@ -70,7 +70,7 @@ impl<S: PoolStore> Mapped<S> {
     #[expect(clippy::unused_self, reason = "as the other engines have it")]
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
-        _keyspace: &Keyspace,
+        _keyspace: &MappedKeyspace,
         _keys: &[K],
         _snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
@@ -78,7 +78,7 @@ impl<S: PoolStore> Mapped<S> {
     }
 }
 
-impl<S: PoolStore> Opened<S> {
+impl<S: PoolStore> OpenPool<S> {
     #[inline]
     pub(super) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Slice>> {
         SCRATCH.with_borrow_mut(|value| {

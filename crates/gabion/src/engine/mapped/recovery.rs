@@ -32,15 +32,15 @@ use gabion_media::Disk;
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::gate::{Gate, Lanes};
-use super::interval::Promises;
+use super::batch_gate::{BatchGate, GateLanes};
 use super::layout::{CHECKPOINT_NAME, POOL_NAME, Root, name_key};
-use super::{Keyspace, Mapped, Opened, PoolStore};
+use super::sync_promises::SyncPromises;
+use super::{Mapped, MappedKeyspace, OpenPool, PoolStore};
 use crate::engine::counters::Counters;
 use crate::engine::health::Health;
-use crate::engine::keyspaces::Keyspaces;
+use crate::engine::keyspaces::KeyspaceTable;
 use crate::engine::root_file::{RootFile, no_store, store_exists};
-use crate::engine::schedule::Schedule;
+use crate::engine::scheduler::BackgroundScheduler;
 use crate::names::LOCK;
 use crate::options::Durability;
 use crate::{Error, Options, Result};
@@ -95,12 +95,12 @@ impl<S: PoolStore> Mapped<S> {
         let engine = Arc::new(Mapped {
             options,
             opened: ArcSwapOption::empty(),
-            keyspaces: Keyspaces::new(Vec::new()),
+            keyspaces: KeyspaceTable::new(Vec::new()),
             making: Mutex::new(()),
-            gate: Gate::default(),
-            stays: Lanes::default(),
-            schedule: Schedule::default(),
-            promises: Promises::default(),
+            gate: BatchGate::default(),
+            stays: GateLanes::default(),
+            schedule: BackgroundScheduler::default(),
+            promises: SyncPromises::default(),
             counters: Counters::default(),
             unattended: AtomicU64::new(0),
             health: Health::default(),
@@ -111,7 +111,7 @@ impl<S: PoolStore> Mapped<S> {
             let Some(name) = opened.get(&name_key(id))? else {
                 break;
             };
-            engine.keyspaces.add(&Arc::new(Keyspace {
+            engine.keyspaces.add(&Arc::new(MappedKeyspace {
                 id,
                 name: String::from_utf8_lossy(&name).into_owned(),
             }));
@@ -161,7 +161,7 @@ impl<S: PoolStore> Mapped<S> {
 
 /// Lets go of a pool, so that its file is free for the next opener. A reader that takes long, such
 /// as a walk, keeps it.
-fn release<S>(mut opened: Arc<Opened<S>>) {
+fn release<S>(mut opened: Arc<OpenPool<S>>) {
     for _ in 0..PATIENCE {
         opened = match Arc::try_unwrap(opened) {
             Ok(_) => return,
@@ -187,7 +187,7 @@ fn pool_options<S: PoolStore>(options: &Options, checkpoint: Option<PathBuf>) ->
     }
 }
 
-fn open_pool<S: PoolStore>(disk: &Disk, root: &Root, options: &Options) -> Result<Opened<S>> {
+fn open_pool<S: PoolStore>(disk: &Disk, root: &Root, options: &Options) -> Result<OpenPool<S>> {
     let pool_options = pool_options::<S>(options, root.checkpoint_path(disk));
     let path = root.pool_path(disk);
     let look = |shares| {
@@ -212,7 +212,7 @@ fn open_pool<S: PoolStore>(disk: &Disk, root: &Root, options: &Options) -> Resul
     };
     let options = options.clone().background_threads(threads);
     let store = S::open(&pool, &options).map_err(|error| index_error(&pool, error))?;
-    Ok(Opened {
+    Ok(OpenPool {
         store,
         pool,
         shortage,
@@ -243,7 +243,7 @@ pub(super) fn index_error(pool: &Pool, error: gabion_index::Error) -> Error {
 }
 
 /// Makes a store where none is.
-fn make<S: PoolStore>(disk: &Disk, options: &Options) -> Result<Opened<S>> {
+fn make<S: PoolStore>(disk: &Disk, options: &Options) -> Result<OpenPool<S>> {
     let pool = match &options.mapped.pool_path {
         Some(path) => std::path::absolute(path).map_err(|error| Error::InvalidOption {
             option: "pool_path",
@@ -265,11 +265,11 @@ fn make<S: PoolStore>(disk: &Disk, options: &Options) -> Result<Opened<S>> {
 }
 
 /// Makes the pool of a store whose root says that it is being made.
-fn make_pool<S: PoolStore>(disk: &Disk, root: Root, options: &Options) -> Result<Opened<S>> {
+fn make_pool<S: PoolStore>(disk: &Disk, root: Root, options: &Options) -> Result<OpenPool<S>> {
     let pool_options = pool_options::<S>(options, root.checkpoint_path(disk));
     let pool = Pool::create(&root.pool_path(disk), pool_options)?;
     let store = S::create(&pool, options).map_err(|error| index_error(&pool, error))?;
-    let opened = Opened {
+    let opened = OpenPool {
         store,
         pool,
         shortage: None,
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use crate::MappedOptions;
     use crate::engine::scmkv::Scmkv;
-    use crate::engine::sptree::Tree;
+    use crate::engine::sptree::TreeStore;
     use crate::types::Kind;
 
     thread_local! {
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn a_store_closes_without_space_for_its_checkpoint() {
         close_without_space::<Scmkv>();
-        close_without_space::<Tree>();
+        close_without_space::<TreeStore>();
     }
 
     fn close_without_space<S: PoolStore>() {
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn what_was_not_closed_is_not_durable() {
         durable_without_space::<Scmkv>();
-        durable_without_space::<Tree>();
+        durable_without_space::<TreeStore>();
     }
 
     fn durable_without_space<S: PoolStore>() {

@@ -1,7 +1,7 @@
 //! Counts and sizes of a store.
 
 use super::{Mapped, PoolStore};
-use crate::engine::keyspaces::Named;
+use crate::engine::keyspaces::KeyspaceId;
 use crate::options::Durability;
 use crate::stats::{
     CacheStats, GarbageStats, KeyspaceStats, MappedStats, MemoryStats, Stats, WrittenBytes, ratio,
@@ -9,7 +9,7 @@ use crate::stats::{
 
 /// What the structure in a pool says of itself. Bytes unless a name says else.
 #[derive(Default)]
-pub(crate) struct Measured {
+pub(crate) struct PoolStoreStats {
     /// What was stored in the pool, by purpose.
     pub(crate) written: WrittenBytes,
     /// Number of what it has in place of tables, and what that takes.

@@ -13,7 +13,7 @@ use gabion_media::Disk;
 
 use super::*;
 use crate::engine::scmkv::Scmkv;
-use crate::engine::sptree::Tree;
+use crate::engine::sptree::TreeStore;
 use crate::log::BatchEncoder;
 use crate::types::Kind;
 use crate::{Durability, MappedOptions};
@@ -116,23 +116,23 @@ impl<S: PoolStore> PoolStore for Watched<S> {
         self.0.compact(stops)
     }
 
-    fn check(&self) -> IndexResult<Checked> {
+    fn check(&self) -> IndexResult<CheckSummary> {
         self.0.check()
     }
 
-    fn measure(&self) -> Measured {
+    fn measure(&self) -> PoolStoreStats {
         self.0.measure()
     }
 }
 
-fn open<S: PoolStore>(path: &Path) -> (Arc<Mapped<Watched<S>>>, Arc<Keyspace>) {
+fn open<S: PoolStore>(path: &Path) -> (Arc<Mapped<Watched<S>>>, Arc<MappedKeyspace>) {
     open_with::<S>(path, false)
 }
 
 fn open_with<S: PoolStore>(
     path: &Path,
     has_checkpoint: bool,
-) -> (Arc<Mapped<Watched<S>>>, Arc<Keyspace>) {
+) -> (Arc<Mapped<Watched<S>>>, Arc<MappedKeyspace>) {
     let options = Options::default()
         .engine(S::ENGINE)
         .durability(Durability::Buffered)
@@ -161,7 +161,7 @@ fn puts_of(keyspace: u32, value: &[u8]) -> BatchEncoder {
 }
 
 /// The values of all keys, if all of them can be read.
-fn values<S: PoolStore>(store: &Mapped<S>, keyspace: &Keyspace) -> Result<Vec<Vec<u8>>> {
+fn values<S: PoolStore>(store: &Mapped<S>, keyspace: &MappedKeyspace) -> Result<Vec<Vec<u8>>> {
     let value = |key: &[u8]| {
         let found = store.get(keyspace, key, None)?;
         Ok(found.expect("it is there").to_vec())
@@ -175,7 +175,7 @@ fn values<S: PoolStore>(store: &Mapped<S>, keyspace: &Keyspace) -> Result<Vec<Ve
 fn a_batch_that_fails_in_the_middle_is_not_seen_in_part() {
     for lacks_space in [false, true] {
         fail_in_the_middle::<Scmkv>(lacks_space);
-        fail_in_the_middle::<Tree>(lacks_space);
+        fail_in_the_middle::<TreeStore>(lacks_space);
     }
 }
 
@@ -232,7 +232,7 @@ fn fail_in_the_middle<S: PoolStore>(lacks_space: bool) {
 #[test]
 fn a_batch_reserves_what_it_puts() {
     reserve::<Scmkv>();
-    reserve::<Tree>();
+    reserve::<TreeStore>();
 }
 
 fn reserve<S: PoolStore>() {
@@ -256,7 +256,7 @@ fn reserve<S: PoolStore>() {
     }
 }
 
-type Work<S> = fn(&Mapped<Watched<S>>, &Keyspace) -> Result<()>;
+type Work<S> = fn(&Mapped<Watched<S>>, &MappedKeyspace) -> Result<()>;
 
 /// Compactions, persists and the work that writers do or somebody waits for went on after a close
 /// had ended. What they did was no part of the store: the next opening believed the page table that
@@ -264,7 +264,7 @@ type Work<S> = fn(&Mapped<Watched<S>>, &Keyspace) -> Result<()>;
 #[test]
 fn a_close_waits_for_whoever_changes_the_pool() {
     meet::<Scmkv>();
-    meet::<Tree>();
+    meet::<TreeStore>();
 }
 
 fn meet<S: PoolStore>() {
@@ -284,7 +284,7 @@ fn value_of(number: u64) -> Vec<u8> {
 
 fn put_value<S: PoolStore>(
     store: &Mapped<Watched<S>>,
-    keyspace: &Keyspace,
+    keyspace: &MappedKeyspace,
     number: u64,
 ) -> Result<()> {
     let write = Write::Single {

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::Class;
+use gabion_media::pmem::PoolClass;
 
-use super::{Flushed, Mapped, Opened, PoolStore, Write, layout};
+use super::{Flushed, Mapped, OpenPool, PoolStore, Write, layout};
 use crate::options::Durability;
 use crate::types::Kind;
 use crate::{Error, Result};
@@ -14,14 +14,14 @@ const WRITES_UNATTENDED: u64 = 256;
 
 /// What an operation does to a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Change<'a> {
+pub(super) struct KeyChange<'a> {
     pub(super) keyspace: u32,
     pub(super) kind: Kind,
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
 }
 
-impl Change<'_> {
+impl KeyChange<'_> {
     /// An error if the engine cannot do it.
     pub(super) fn check<S: PoolStore>(&self) -> Result<()> {
         let can = S::ENGINE.capabilities();
@@ -48,7 +48,7 @@ impl Change<'_> {
         (head + self.key.len() + self.value.len()) as u64
     }
 
-    pub(super) fn apply<S: PoolStore>(&self, opened: &Opened<S>, flushed: Flushed) -> Result<()> {
+    pub(super) fn apply<S: PoolStore>(&self, opened: &OpenPool<S>, flushed: Flushed) -> Result<()> {
         layout::with_key(self.keyspace, self.key, |key| match self.kind {
             // What expires was refused, and so was what is merged.
             Kind::Put | Kind::PutExpiring | Kind::Merge | Kind::Operand => {
@@ -76,7 +76,7 @@ impl<S: PoolStore> Mapped<S> {
                 return Err(Self::unsupported("synced writes without a checkpoint"));
             }
             // On persistent memory a sync is a fence, which changes nothing.
-            let is_checkpointed = sync && opened.pool.class() == Class::PowerBySync;
+            let is_checkpointed = sync && opened.pool.class() == PoolClass::PowerBySync;
             let stay = is_checkpointed.then(|| self.stay()).transpose()?;
             match write {
                 Write::Single {
@@ -85,7 +85,7 @@ impl<S: PoolStore> Mapped<S> {
                     key,
                     value,
                 } => {
-                    let change = Change {
+                    let change = KeyChange {
                         keyspace: keyspace.id,
                         kind,
                         key,
@@ -109,8 +109,8 @@ impl<S: PoolStore> Mapped<S> {
     #[inline]
     pub(super) fn write_one(
         &self,
-        opened: &Opened<S>,
-        change: Change<'_>,
+        opened: &OpenPool<S>,
+        change: KeyChange<'_>,
         sync: bool,
     ) -> Result<()> {
         if change.kind == Kind::DeleteRange {
@@ -129,7 +129,7 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Makes durable all that was written before this call, where that can be; on persistent memory
     /// what this thread has written, if its last write was strict or a delete.
-    pub(super) fn sync(&self, opened: &Opened<S>) -> Result<()> {
+    pub(super) fn sync(&self, opened: &OpenPool<S>) -> Result<()> {
         match opened.can_sync() {
             // DURABLE: by a checkpoint, which has all that is in the pool; on persistent memory it
             // is already.
@@ -163,7 +163,7 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Does the background's work now and then, for a store without threads.
     #[inline]
-    pub(super) fn work_inline(&self, opened: &Opened<S>) {
+    pub(super) fn work_inline(&self, opened: &OpenPool<S>) {
         if self.options.background_threads > 0 {
             return;
         }
@@ -178,7 +178,7 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Does a piece of the background's work; false if none is due. A close waits for no more than
     /// that.
-    fn step(&self, opened: &Opened<S>) -> Result<bool> {
+    fn step(&self, opened: &OpenPool<S>) -> Result<bool> {
         let _stay = self.stay()?;
         opened.told(opened.store.work())
     }
@@ -195,7 +195,7 @@ impl<S: PoolStore> Mapped<S> {
     /// whatever the range.
     pub(crate) fn compact_range(
         &self,
-        _keyspace: &super::Keyspace,
+        _keyspace: &super::MappedKeyspace,
         _lower: &[u8],
         _upper: Option<&[u8]>,
     ) -> Result<()> {

@@ -1,6 +1,6 @@
 //! A cursor over a MemTable, whatever its form.
 
-use super::order::OrderCursor;
+use super::key_tree::OrderCursor;
 use super::sorted_cursor::SortedCursor;
 use crate::Slice;
 use crate::types::{Kind, Seq};

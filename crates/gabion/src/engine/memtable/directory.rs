@@ -55,12 +55,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::arena::{
-    Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record,
+    Arena, ArenaListing, ArenaMark, ArenaRecord, ArenaWriter, BLOCK_ALIGN, ChunkPool, HeapBlock,
+    NewRecord,
 };
-use super::gaps::Gaps;
+use super::gaps::TombstoneGaps;
+use super::key_tree::{KeyTree, OrderCursor};
 use super::line_count::{COUNT_BITS, LineCount};
-use super::order::{Order, OrderCursor};
-use super::totals::Totals;
+use super::totals::MemTableTotals;
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
 
@@ -164,11 +165,11 @@ impl<'a> Lines<'a> {
 /// What inserts write, apart from what lookups read.
 #[repr(align(64))]
 struct WriterSide {
-    writer: Mutex<Writer>,
-    totals: Totals,
+    writer: Mutex<DirectoryWriter>,
+    totals: MemTableTotals,
 }
 
-pub(super) struct Writer {
+pub(super) struct DirectoryWriter {
     pub(super) arena: ArenaWriter,
     keys: usize,
     /// The directory grows before it takes more keys than this.
@@ -184,18 +185,18 @@ pub(super) struct Writer {
 /// What the writer finds when it looks for a key.
 enum Found<'a> {
     /// The key's slot and its newest version.
-    Key(&'a AtomicPtr<u8>, Record<'a>),
+    Key(&'a AtomicPtr<u8>, ArenaRecord<'a>),
     /// No such key; the first free slot of its line, [`SLOTS`] when there is none.
     Free(usize),
 }
 
 /// The right to insert, which one thread has at a time (D1).
-pub(crate) struct Inserts<'d> {
-    directory: &'d Directory,
-    writer: MutexGuard<'d, Writer>,
+pub(crate) struct InsertGuard<'d> {
+    directory: &'d HashDirectory,
+    writer: MutexGuard<'d, DirectoryWriter>,
 }
 
-impl Inserts<'_> {
+impl InsertGuard<'_> {
     /// As [`MemTable::insert`](super::MemTable::insert).
     #[inline]
     pub(crate) fn insert(
@@ -206,24 +207,24 @@ impl Inserts<'_> {
         kind: Kind,
         value: &[u8],
     ) -> bool {
-        let Inserts { directory, writer } = self;
+        let InsertGuard { directory, writer } = self;
         directory.insert_locked(writer, (key, value), hash, seq, kind)
     }
 }
 
 /// The hash table and all that it holds.
-pub(super) struct Directory {
+pub(super) struct HashDirectory {
     /// The current directory; null before the first insert.
     head: AtomicPtr<u8>,
     /// All keys in order, or none.
-    order: Order,
+    order: KeyTree,
     /// Ranges in which readers find nothing.
-    pub(super) gaps: Gaps,
+    pub(super) gaps: TombstoneGaps,
     arena: Arc<Arena>,
     side: WriterSide,
 }
 
-impl Directory {
+impl HashDirectory {
     /// An empty table that takes `keys_expected` keys without growing. It holds no memory yet. All
     /// keys share their first `common` bytes; whether they are kept in order from the start is
     /// `keeps_order`.
@@ -232,9 +233,9 @@ impl Directory {
         keys_expected: usize,
         common: usize,
         keeps_order: bool,
-    ) -> Directory {
+    ) -> HashDirectory {
         let (arena, writer) = ArenaWriter::new(pool);
-        let writer = Writer {
+        let writer = DirectoryWriter {
             arena: writer,
             keys: 0,
             keys_max: 0,
@@ -242,14 +243,14 @@ impl Directory {
             keeps_order,
             tells_gaps: false,
         };
-        Directory {
+        HashDirectory {
             head: AtomicPtr::new(std::ptr::null_mut()),
-            order: Order::new(common),
-            gaps: Gaps::default(),
+            order: KeyTree::new(common),
+            gaps: TombstoneGaps::default(),
             arena,
             side: WriterSide {
                 writer: Mutex::new(writer),
-                totals: Totals::default(),
+                totals: MemTableTotals::default(),
             },
         }
     }
@@ -276,7 +277,7 @@ impl Directory {
 
     /// The newest version of `key`, if there is one, whatever its sequence number.
     #[inline]
-    pub(super) fn newest(&self, key: &[u8], hash: u64) -> Option<Record<'_>> {
+    pub(super) fn newest(&self, key: &[u8], hash: u64) -> Option<ArenaRecord<'_>> {
         let place = Place::of(hash);
         let mut line = self.lines()?.of(place);
         loop {
@@ -304,18 +305,18 @@ impl Directory {
 
     /// The record that a slot leads to, if it has that key. The slot is no link.
     #[inline]
-    fn record_with_key(&self, slot: *mut u8, key: &[u8]) -> Option<Record<'_>> {
+    fn record_with_key(&self, slot: *mut u8, key: &[u8]) -> Option<ArenaRecord<'_>> {
         let record = self.record(slot)?;
         (record.key() == key).then_some(record)
     }
 
     /// The record that a slot leads to; `None` when it is free. The slot is no link.
     #[inline]
-    pub(super) fn record(&self, slot: *mut u8) -> Option<Record<'_>> {
+    pub(super) fn record(&self, slot: *mut u8) -> Option<ArenaRecord<'_>> {
         // SAFETY: a slot that is neither free nor a link leads to a record of this arena, which
         // was written before the slot was stored (D5); whoever loaded it did so with Acquire or is
         // the writer.
-        NonNull::new(untagged(slot)).map(|at| unsafe { Record::from_raw(at) })
+        NonNull::new(untagged(slot)).map(|at| unsafe { ArenaRecord::from_raw(at) })
     }
 
     /// The overflow line that a link leads to.
@@ -337,8 +338,8 @@ impl Directory {
 
     /// Keeps other writers out for several inserts.
     #[inline]
-    pub(super) fn inserts(&self) -> Inserts<'_> {
-        Inserts {
+    pub(super) fn inserts(&self) -> InsertGuard<'_> {
+        InsertGuard {
             directory: self,
             writer: self.side.writer.lock(),
         }
@@ -346,7 +347,7 @@ impl Directory {
 
     fn insert_locked(
         &self,
-        writer: &mut Writer,
+        writer: &mut DirectoryWriter,
         (key, value): (&[u8], &[u8]),
         hash: u64,
         seq: Seq,
@@ -441,7 +442,7 @@ impl Directory {
 
     /// Makes the first directory or replaces the current one by a larger one.
     #[cold]
-    fn grow(&self, writer: &mut Writer) {
+    fn grow(&self, writer: &mut DirectoryWriter) {
         let old = self.lines();
         let count = match &old {
             None => {
@@ -461,7 +462,7 @@ impl Directory {
         };
         let first = self
             .arena
-            .keep(Block::zeroed(count.get() * size_of::<Line>()));
+            .keep(HeapBlock::zeroed(count.get() * size_of::<Line>()));
         let new = Lines {
             first: first.cast(),
             count,
@@ -507,14 +508,14 @@ impl Directory {
     /// of each key among the records up to `mark`; those behind it follow, in any order.
     pub(super) fn keep_order(
         &self,
-        mark: &mut Mark,
-        each: impl FnOnce(&mut dyn FnMut(Record<'_>)),
+        mark: &mut ArenaMark,
+        each: impl FnOnce(&mut dyn FnMut(ArenaRecord<'_>)),
     ) {
         let mut writer = self.side.writer.lock();
         if writer.keeps_order {
             return;
         }
-        let order = Order::new(self.order.common());
+        let order = KeyTree::new(self.order.common());
         each(&mut |record| order.insert(&mut writer.arena, record));
         let rest = writer.arena.list_since(mark);
         for record in rest.iter() {
@@ -537,14 +538,14 @@ impl Directory {
     }
 
     /// The records that were inserted since `mark`, which is moved to the end of them.
-    pub(super) fn list_since(&self, mark: &mut Mark) -> Listing {
+    pub(super) fn list_since(&self, mark: &mut ArenaMark) -> ArenaListing {
         self.side.writer.lock().arena.list_since(mark)
     }
 
     /// What the table holds. Everything that the number of records counts is seen by a later
-    /// [`Directory::list_since`].
+    /// [`HashDirectory::list_since`].
     #[inline]
-    pub(super) fn totals(&self) -> &Totals {
+    pub(super) fn totals(&self) -> &MemTableTotals {
         &self.side.totals
     }
 
@@ -557,7 +558,7 @@ impl Directory {
     }
 
     /// Takes over what another table, into which nobody inserts any more, knows of gaps.
-    pub(super) fn take_over_gaps(&self, before: &Directory) {
+    pub(super) fn take_over_gaps(&self, before: &HashDirectory) {
         let mut writer = self.side.writer.lock();
         self.gaps.take_over(&before.gaps, before.totals().max_seq());
         writer.tells_gaps = self.gaps.is_watched();
@@ -618,11 +619,11 @@ mod tests {
 
     use super::*;
 
-    fn insert(directory: &Directory, key: u32, hash: u64, seq: Seq) -> bool {
+    fn insert(directory: &HashDirectory, key: u32, hash: u64, seq: Seq) -> bool {
         directory.insert(&key.to_le_bytes(), hash, seq, Kind::Put, &seq.to_le_bytes())
     }
 
-    fn newest(directory: &Directory, key: u32, hash: u64) -> Option<Seq> {
+    fn newest(directory: &HashDirectory, key: u32, hash: u64) -> Option<Seq> {
         let record = directory.newest(&key.to_le_bytes(), hash)?;
         assert_eq!(record.key(), key.to_le_bytes());
         assert_eq!(record.value(), record.seq().to_le_bytes());
@@ -632,7 +633,7 @@ mod tests {
     #[test]
     fn keys_of_one_hash_spill_and_are_found() {
         let keys = if cfg!(miri) { 20 } else { 100 };
-        let directory = Directory::new(&ChunkPool::new(0), 0, 0, false);
+        let directory = HashDirectory::new(&ChunkPool::new(0), 0, 0, false);
         for hash in [0, u64::MAX, 1 << 48] {
             for key in 0..keys {
                 assert_eq!(newest(&directory, key, hash), None);
@@ -659,12 +660,12 @@ mod tests {
     /// the flush wrote it, and the small one was lost.
     #[test]
     fn the_order_leads_to_the_newest_version_wherever_it_lies() {
-        let directory = Directory::new(&ChunkPool::new(0), 0, 0, false);
+        let directory = HashDirectory::new(&ChunkPool::new(0), 0, 0, false);
         let key = b"key";
         let hash = crate::types::hash_key(key);
         let insert =
             |seq, value: &[u8]| assert!(directory.insert(key, hash, seq, Kind::Put, value));
-        let mut mark = Mark::default();
+        let mut mark = ArenaMark::default();
         insert(1, b"small");
         let listing = directory.list_since(&mut mark);
         insert(2, &[0; 100_000]);
@@ -683,7 +684,7 @@ mod tests {
     #[test]
     fn grows_from_nothing_and_keeps_every_key() {
         let keys = if cfg!(miri) { 500 } else { 100_000 };
-        let directory = Directory::new(&ChunkPool::new(0), 0, 0, false);
+        let directory = HashDirectory::new(&ChunkPool::new(0), 0, 0, false);
         assert_eq!(newest(&directory, 0, 0), None);
         let hash = |key: u32| crate::types::hash_key(&key.to_le_bytes());
         for key in 0..keys {
@@ -701,7 +702,7 @@ mod tests {
     #[test]
     fn does_not_grow_when_it_was_told_the_number_of_keys() {
         let keys = if cfg!(miri) { 300 } else { 3000 };
-        let directory = Directory::new(&ChunkPool::new(0), keys as usize, 0, false);
+        let directory = HashDirectory::new(&ChunkPool::new(0), keys as usize, 0, false);
         assert_eq!(directory.memory_bytes(), 0);
         let hash = |key: u32| crate::types::hash_key(&key.to_le_bytes());
         assert!(insert(&directory, 0, hash(0), 1));
@@ -719,7 +720,7 @@ mod tests {
     fn readers_find_every_key_of_a_line_that_spills() {
         let (lines, keys_per_line) = if cfg!(miri) { (2, 20) } else { (30_000, 40) };
         let keys = lines * keys_per_line;
-        let directory = Directory::new(&ChunkPool::new(0), keys as usize, 0, false);
+        let directory = HashDirectory::new(&ChunkPool::new(0), keys as usize, 0, false);
         let published = AtomicUsize::new(0);
         let hash = |key: u32| {
             let line = crate::types::hash_key(&(key / keys_per_line).to_le_bytes());

@@ -39,7 +39,7 @@ const RECENT_MAX: usize = 32;
 
 /// The gaps of a bucket, as its active MemTable knows them.
 #[derive(Default)]
-pub(super) struct Gaps {
+pub(super) struct TombstoneGaps {
     /// Whether there may be any; never again false.
     watched: AtomicBool,
     watch: Mutex<Watch>,
@@ -74,7 +74,7 @@ fn is_below(key: &[u8], upper: Option<&[u8]>) -> bool {
     upper.is_none_or(|upper| key < upper)
 }
 
-impl Gaps {
+impl TombstoneGaps {
     /// Whether puts are to be told.
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
@@ -160,7 +160,7 @@ impl Gaps {
     }
 
     /// Takes over from another MemTable, of which `newest` is the largest number (N3).
-    pub(super) fn take_over(&self, from: &Gaps, newest: Seq) {
+    pub(super) fn take_over(&self, from: &TombstoneGaps, newest: Seq) {
         let old = from.watch.lock();
         let mut watch = self.watch.lock();
         watch.since = watch.since.max(old.since).max(newest);
@@ -171,9 +171,9 @@ impl Gaps {
         }
     }
 
-    /// As [`Gaps::take_over`], for a MemTable of which others inherit as well, and no gap is one in
-    /// all their keys.
-    pub(super) fn take_over_number(&self, from: &Gaps, newest: Seq) {
+    /// As [`TombstoneGaps::take_over`], for a MemTable of which others inherit as well, and no gap
+    /// is one in all their keys.
+    pub(super) fn take_over_number(&self, from: &TombstoneGaps, newest: Seq) {
         let since = from.watch.lock().since.max(newest);
         self.forget(since);
     }
@@ -183,12 +183,12 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    fn note(gaps: &Gaps, lower: &str, upper: Option<&str>, seq: Seq, newest: Seq) {
+    fn note(gaps: &TombstoneGaps, lower: &str, upper: Option<&str>, seq: Seq, newest: Seq) {
         let range = (lower.as_bytes(), upper.map(str::as_bytes));
         gaps.note(range, seq, newest);
     }
 
-    fn behind(gaps: &Gaps, key: &str, seq: Seq) -> Option<Option<String>> {
+    fn behind(gaps: &TombstoneGaps, key: &str, seq: Seq) -> Option<Option<String>> {
         let found = gaps.behind(key.as_bytes(), seq)?;
         Some(found.map(|key| String::from_utf8(key).unwrap()))
     }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_for_readers_at_its_number_and_above() {
-        let gaps = Gaps::default();
+        let gaps = TombstoneGaps::default();
         note(&gaps, "", Some("d"), 10, 8);
         assert_eq!(behind(&gaps, "", 10), at("d"));
         assert_eq!(behind(&gaps, "c", 12), at("d"));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_put_ends_a_gap() {
-        let gaps = Gaps::default();
+        let gaps = TombstoneGaps::default();
         note(&gaps, "b", None, 10, 8);
         gaps.put(11, b"a");
         assert_eq!(behind(&gaps, "b", 12), Some(None));
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn no_gap_is_noted_that_a_later_put_lies_in() {
-        let gaps = Gaps::default();
+        let gaps = TombstoneGaps::default();
         note(&gaps, "a", Some("k"), 7, 8);
         assert_eq!(
             behind(&gaps, "a", 9),
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_next_table_knows_what_the_one_before_did() {
-        let (first, second) = (Gaps::default(), Gaps::default());
+        let (first, second) = (TombstoneGaps::default(), TombstoneGaps::default());
         note(&first, "a", Some("k"), 8, 8);
         second.take_over(&first, 20);
         assert_eq!(behind(&second, "a", 8), at("k"));
@@ -260,7 +260,7 @@ mod tests {
             None,
             "the first table has numbers up to 20"
         );
-        let joined = Gaps::default();
+        let joined = TombstoneGaps::default();
         joined.take_over_number(&second, 5);
         assert_eq!(behind(&joined, "a", 99), None);
         note(&joined, "a", Some("k"), 19, 0);

@@ -8,15 +8,15 @@
 //! A table that is searched by range between its writes again and again keeps a tree of its keys
 //! from then on, and so does the table that takes over from it, until one of them was not searched
 //! at all. The paper's bucket waits for its next table; here the tree is made of the records that
-//! are there, so a bucket that is written little gains as well. [`KeepOrder`] says when.
+//! are there, so a bucket that is written little gains as well. [`OrderPolicy`] says when.
 //!
 //! | paper's term | here |
 //! |---|---|
 //! | directory entry | a line, [`directory`] |
 //! | slot, tag, pointer | the same |
 //! | space storing the item | [`arena`] |
-//! | one-time-use buffer of a range search | [`sorted`], kept and added to |
-//! | skip list of a bucket with many range searches | [`order`], beside the hash table |
+//! | one-time-use buffer of a range search | [`sorted_view`], kept and added to |
+//! | skip list of a bucket with many range searches | [`key_tree`], beside the hash table |
 //!
 //! # Parts
 //! | file | what |
@@ -25,8 +25,8 @@
 //! | `arena/record.rs` | a version of a key as it lies in memory |
 //! | `arena/mod.rs` | the records of one table, in the order of their insertion |
 //! | `directory.rs`, `line_count.rs` | the hash table: one writer, readers that never wait |
-//! | `below.rs` | versions that come behind a newer merge that needs them |
-//! | `sorted.rs`, `sorted_cursor.rs` | the records in order, sorted when somebody asks |
+//! | `late_versions.rs` | versions that come behind a newer merge that needs them |
+//! | `sorted_view.rs`, `sorted_cursor.rs` | the records in order, sorted when somebody asks |
 //! | `order/` | the keys in order, kept with every insert |
 //! | `cursor.rs` | a cursor over either |
 //! | `gaps.rs` | ranges in which readers find nothing but tombstones |
@@ -48,7 +48,6 @@
     reason = "records are read through addresses while others are written"
 )]
 mod arena;
-mod below;
 mod cursor;
 #[expect(
     unsafe_code,
@@ -56,14 +55,15 @@ mod cursor;
 )]
 mod directory;
 mod gaps;
-mod line_count;
 #[expect(
     unsafe_code,
     reason = "nodes and records are reached through addresses, as those of the directory are"
 )]
-mod order;
-mod sorted;
+mod key_tree;
+mod late_versions;
+mod line_count;
 mod sorted_cursor;
+mod sorted_view;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -74,7 +74,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::range_deletes::Fragments;
+use super::range_deletes::RangeTombstones;
 use crate::Options;
 use crate::bytes::assign;
 use crate::options::MemTableForm;
@@ -82,14 +82,14 @@ use crate::types::{Kind, Seq, hash_key};
 
 pub(crate) use arena::ChunkPool;
 pub(crate) use cursor::MemCursor;
-pub(crate) use directory::Inserts;
+pub(crate) use directory::InsertGuard;
 pub(crate) use gaps::NOTED_FROM;
 
-use arena::{Mark, Record};
-use directory::Directory;
-use order::OrderCursor;
-use sorted::Sorted;
+use arena::{ArenaMark, ArenaRecord};
+use directory::HashDirectory;
+use key_tree::OrderCursor;
 use sorted_cursor::SortedCursor;
+use sorted_view::SortedView;
 
 /// The pin of a table that has none.
 const NOT_PINNED: u64 = u64::MAX;
@@ -107,7 +107,7 @@ pub(crate) struct MemEntry<'a> {
 
 /// When a table keeps its keys in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeepOrder {
+pub(crate) enum OrderPolicy {
     /// Never.
     Never,
     /// Once so many searches have met writes that no search had met before.
@@ -116,27 +116,27 @@ pub(crate) enum KeepOrder {
     Always,
 }
 
-impl KeepOrder {
+impl OrderPolicy {
     /// What the options ask for of a new table.
-    pub(crate) fn of(options: &Options) -> KeepOrder {
+    pub(crate) fn of(options: &Options) -> OrderPolicy {
         match options.tuning.memtable_form {
-            MemTableForm::Hash => KeepOrder::Never,
-            MemTableForm::Ordered => KeepOrder::Always,
+            MemTableForm::Hash => OrderPolicy::Never,
+            MemTableForm::Ordered => OrderPolicy::Always,
             MemTableForm::Adaptive => {
-                KeepOrder::AfterSearches(options.tuning.searches_until_ordered)
+                OrderPolicy::AfterSearches(options.tuning.searches_until_ordered)
             }
         }
     }
 }
 
 /// The newest version of each key of a table. Cursors may stand on older ones as well.
-pub(crate) struct Newest<'t> {
+pub(crate) struct NewestVersions<'t> {
     table: &'t MemTable,
     /// None if the table has them.
-    sorted: Option<Arc<Sorted>>,
+    sorted: Option<Arc<SortedView>>,
 }
 
-impl Newest<'_> {
+impl NewestVersions<'_> {
     /// A cursor over them.
     pub(crate) fn cursor(&self) -> MemCursor {
         match &self.sorted {
@@ -149,7 +149,7 @@ impl Newest<'_> {
 /// How far the records are sorted.
 #[derive(Default)]
 struct Covered {
-    mark: Mark,
+    mark: ArenaMark,
     /// Searches that met new writes.
     searches: u32,
 }
@@ -157,24 +157,24 @@ struct Covered {
 /// The newest writes of a bucket, in memory. One thread inserts at a time (a lock inside sees to
 /// it), any number read without waiting.
 pub(crate) struct MemTable {
-    directory: Directory,
+    directory: HashDirectory,
     /// The oldest log segment that holds a record of the table.
     pin: AtomicU64,
-    keep: KeepOrder,
-    sorted: ArcSwap<Sorted>,
+    keep: OrderPolicy,
+    sorted: ArcSwap<SortedView>,
     /// What `sorted` covers; held while it is brought up to date.
     covered: Mutex<Covered>,
     /// Whether the table was searched while it was in order.
     searched: AtomicBool,
     /// The range deletes among the records.
-    range_deletes: Mutex<Vec<Fragments>>,
+    range_deletes: Mutex<Vec<RangeTombstones>>,
 }
 
 impl MemTable {
     /// An empty table that is never in order.
     #[cfg(test)]
     pub(crate) fn new(pool: &Arc<ChunkPool>, expected_keys: usize) -> MemTable {
-        MemTable::with_order(pool, expected_keys, KeepOrder::Never, 0)
+        MemTable::with_order(pool, expected_keys, OrderPolicy::Never, 0)
     }
 
     /// An empty table that takes `expected_keys` distinct keys without growing its directory;
@@ -184,12 +184,12 @@ impl MemTable {
     pub(crate) fn with_order(
         pool: &Arc<ChunkPool>,
         expected_keys: usize,
-        keep: KeepOrder,
+        keep: OrderPolicy,
         common: usize,
     ) -> MemTable {
-        let is_kept = keep == KeepOrder::Always;
+        let is_kept = keep == OrderPolicy::Always;
         MemTable {
-            directory: Directory::new(pool, expected_keys, common, is_kept),
+            directory: HashDirectory::new(pool, expected_keys, common, is_kept),
             pin: AtomicU64::new(NOT_PINNED),
             keep,
             sorted: ArcSwap::default(),
@@ -213,7 +213,7 @@ impl MemTable {
 
     /// Keeps other writers out for several inserts, each as by [`MemTable::insert`].
     #[inline]
-    pub(crate) fn inserts(&self) -> Inserts<'_> {
+    pub(crate) fn inserts(&self) -> InsertGuard<'_> {
         self.directory.inserts()
     }
 
@@ -225,7 +225,7 @@ impl MemTable {
     pub(crate) fn insert_range(&self, lower: &[u8], upper: Option<&[u8]>, seq: Seq) -> bool {
         let (hash, value) = (hash_key(lower), upper.unwrap_or(&[]));
         let inserted = self.insert(lower, hash, seq, Kind::DeleteRange, value);
-        let range = Fragments::of_range(lower, upper, seq);
+        let range = RangeTombstones::of_range(lower, upper, seq);
         let mut known = self.range_deletes.lock();
         let adds = inserted || !known.contains(&range);
         if adds {
@@ -235,7 +235,7 @@ impl MemTable {
     }
 
     /// The range deletes among the records, one by one.
-    pub(crate) fn range_deletes(&self) -> MutexGuard<'_, Vec<Fragments>> {
+    pub(crate) fn range_deletes(&self) -> MutexGuard<'_, Vec<RangeTombstones>> {
         self.range_deletes.lock()
     }
 
@@ -249,7 +249,7 @@ impl MemTable {
     /// newest version; for an older one, a step for each version that is newer than it.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: Seq) -> Option<MemEntry<'_>> {
-        let mut record: Record<'_> = self.directory.newest(key, hash)?;
+        let mut record: ArenaRecord<'_> = self.directory.newest(key, hash)?;
         while record.seq() > seq {
             record = record.older()?;
         }
@@ -276,13 +276,13 @@ impl MemTable {
 
     /// The newest version of each key, of a table that takes no inserts any more. Sorts them if the
     /// table has them neither sorted nor in order.
-    pub(crate) fn newest(&self) -> Newest<'_> {
+    pub(crate) fn newest(&self) -> NewestVersions<'_> {
         let is_sorted = || self.sorted.load().len() >= self.items();
         let sorted = (!self.directory.is_in_order() && !is_sorted()).then(|| {
-            let listing = self.directory.list_since(&mut Mark::default());
-            Arc::new(Sorted::newest(&listing))
+            let listing = self.directory.list_since(&mut ArenaMark::default());
+            Arc::new(SortedView::newest(&listing))
         });
-        Newest {
+        NewestVersions {
             table: self,
             sorted,
         }
@@ -316,7 +316,7 @@ impl MemTable {
         let listing = self.directory.list_since(&mut covered.mark);
         let sorted = Arc::new(sorted.with(&listing));
         covered.searches += u32::from(is_search);
-        if let KeepOrder::AfterSearches(searches) = self.keep
+        if let OrderPolicy::AfterSearches(searches) = self.keep
             && covered.searches >= searches
             && let Some(cursor) = self.put_in_order(&mut covered.mark, &sorted)
         {
@@ -328,7 +328,7 @@ impl MemTable {
 
     /// Keeps the keys in order from here on. `sorted` has all records up to `mark`.
     #[cold]
-    fn put_in_order(&self, mark: &mut Mark, sorted: &Arc<Sorted>) -> Option<OrderCursor> {
+    fn put_in_order(&self, mark: &mut ArenaMark, sorted: &Arc<SortedView>) -> Option<OrderCursor> {
         self.directory.keep_order(mark, |insert| {
             let mut cursor = SortedCursor::new(Arc::clone(sorted));
             let (mut last, mut is_first) = (Vec::new(), true);
@@ -350,7 +350,7 @@ impl MemTable {
 
     /// Whether the keys are kept in order.
     pub(crate) fn is_in_order(&self) -> bool {
-        self.keep == KeepOrder::Always || self.directory.is_in_order()
+        self.keep == OrderPolicy::Always || self.directory.is_in_order()
     }
 
     /// Whether the table that takes over from this one is to be in order from the start: this one

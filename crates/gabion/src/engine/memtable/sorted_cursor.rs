@@ -16,8 +16,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::arena::{PREFETCH_BYTES, Record};
-use super::sorted::{RUNS_MAX, Sorted};
+use super::arena::{ArenaRecord, PREFETCH_BYTES};
+use super::sorted_view::{RUNS_MAX, SortedView};
 use crate::types::{Kind, Seq};
 
 /// Records that a step asks for ahead, when there have been some steps.
@@ -28,7 +28,7 @@ const PREFETCH_FIRST: usize = 1;
 /// A cursor over the records that a table held when the cursor was made; by key, then newest
 /// first. It stands on no record until it is moved, and it keeps the memory of the table.
 pub(crate) struct SortedCursor {
-    sorted: Arc<Sorted>,
+    sorted: Arc<SortedView>,
     before: [usize; RUNS_MAX],
     /// The run of the current record.
     current: Option<usize>,
@@ -49,7 +49,7 @@ enum Rival {
 }
 
 impl SortedCursor {
-    pub(super) fn new(sorted: Arc<Sorted>) -> SortedCursor {
+    pub(super) fn new(sorted: Arc<SortedView>) -> SortedCursor {
         SortedCursor {
             sorted,
             before: [0; RUNS_MAX],
@@ -99,7 +99,7 @@ impl SortedCursor {
     pub(super) fn next(&mut self) {
         let current = self.current.expect("the cursor is valid");
         // Those to come are likely as long as this one.
-        let bytes = self.at(current).map_or(0, Record::footprint);
+        let bytes = self.at(current).map_or(0, ArenaRecord::footprint);
         self.before[current] += 1;
         let run = &self.sorted.runs()[current];
         run.prefetch(self.before[current] + self.ahead, bytes);
@@ -170,7 +170,7 @@ impl SortedCursor {
 
     /// The record.
     #[inline]
-    pub(super) fn record(&self) -> Record<'_> {
+    pub(super) fn record(&self) -> ArenaRecord<'_> {
         let current = self.current.expect("the cursor is valid");
         self.at(current).expect("the cursor is valid")
     }
@@ -193,19 +193,19 @@ impl SortedCursor {
 
     /// The record at the count of a run.
     #[inline]
-    fn at(&self, run: usize) -> Option<Record<'_>> {
+    fn at(&self, run: usize) -> Option<ArenaRecord<'_>> {
         self.sorted.runs()[run].get(self.before[run])
     }
 
     /// Makes the smallest record at the counts the current one.
     fn settle(&mut self) {
-        let mut best: Option<(usize, Record<'_>)> = None;
-        let mut second: Option<(usize, Record<'_>)> = None;
+        let mut best: Option<(usize, ArenaRecord<'_>)> = None;
+        let mut second: Option<(usize, ArenaRecord<'_>)> = None;
         for run in 0..self.sorted.runs().len() {
             let Some(record) = self.at(run) else {
                 continue;
             };
-            let is_below = |other: Option<(usize, Record<'_>)>| {
+            let is_below = |other: Option<(usize, ArenaRecord<'_>)>| {
                 other.is_none_or(|(_, other)| record.order(other) == Ordering::Less)
             };
             if is_below(best) {
@@ -223,7 +223,7 @@ impl SortedCursor {
 
     /// Makes the largest record in front of the counts the current one.
     fn step_back(&mut self) {
-        let mut best: Option<(usize, Record<'_>)> = None;
+        let mut best: Option<(usize, ArenaRecord<'_>)> = None;
         for (position, run) in self.sorted.runs().iter().enumerate() {
             let Some(record) = self.before[position]
                 .checked_sub(1)

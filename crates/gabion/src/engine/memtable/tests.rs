@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use proptest::prelude::*;
 
 use super::*;
@@ -188,15 +188,15 @@ fn walk(cursor: &mut MemCursor, twin: &Twin, key: &[u8], moves: &[Move]) {
     }
 }
 
-fn any_keep() -> impl Strategy<Value = KeepOrder> {
+fn any_keep() -> impl Strategy<Value = OrderPolicy> {
     prop_oneof![
-        Just(KeepOrder::Never),
-        (0..5u32).prop_map(KeepOrder::AfterSearches),
-        Just(KeepOrder::Always),
+        Just(OrderPolicy::Never),
+        (0..5u32).prop_map(OrderPolicy::AfterSearches),
+        Just(OrderPolicy::Always),
     ]
 }
 
-fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (usize, KeepOrder)) {
+fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (usize, OrderPolicy)) {
     let pool = ChunkPool::new(1 << 20);
     let table = MemTable::with_order(&pool, expected_keys, keep, 0);
     let mut twin = Twin::default();
@@ -300,7 +300,7 @@ fn a_tree_of_several_levels_is_in_order_whatever_order_it_was_filled_in() {
         Box::new((0..count).map(move |key| key % 2 * count + key / 2)),
     ];
     for (number, filling) in fillings.into_iter().enumerate() {
-        let table = MemTable::with_order(&ChunkPool::new(0), 0, KeepOrder::Always, 3);
+        let table = MemTable::with_order(&ChunkPool::new(0), 0, OrderPolicy::Always, 3);
         let mut twin = Twin::default();
         insert_all(&table, &mut twin, filling);
         assert!(table.is_in_order() && !table.hands_on_order());
@@ -339,8 +339,8 @@ fn keys_that_ascend_fill_their_nodes() {
         insert_all(&table, &mut Twin::default(), keys);
         table.memory_bytes()
     };
-    let hash = held(&mut (0..2_000), KeepOrder::Never);
-    let ascending = held(&mut (0..2_000), KeepOrder::Always);
+    let hash = held(&mut (0..2_000), OrderPolicy::Never);
+    let ascending = held(&mut (0..2_000), OrderPolicy::Always);
     let chunk = 64 << 10;
     // A node of 256 bytes for 14 keys, and a chunk that is not full.
     assert!(
@@ -361,7 +361,7 @@ proptest! {
         steps in 0..60usize,
         backward: bool,
     ) {
-        let table = MemTable::with_order(&ChunkPool::new(0), 0, KeepOrder::Always, 0);
+        let table = MemTable::with_order(&ChunkPool::new(0), 0, OrderPolicy::Always, 0);
         let mut twin = Twin::default();
         insert_all(&table, &mut twin, before.iter().copied());
         let mut cursor = table.search();
@@ -400,7 +400,7 @@ proptest! {
 #[test]
 fn searches_between_writes_put_a_table_in_order() {
     let pool = ChunkPool::new(0);
-    let table = MemTable::with_order(&pool, 0, KeepOrder::AfterSearches(3), 0);
+    let table = MemTable::with_order(&pool, 0, OrderPolicy::AfterSearches(3), 0);
     let mut twin = Twin::default();
     insert_all(&table, &mut twin, 0..1000);
     for round in 0..3 {
@@ -415,7 +415,7 @@ fn searches_between_writes_put_a_table_in_order() {
     assert!(table.is_in_order() && table.hands_on_order());
     // The list that was sorted is gone, the nodes are in the table's own memory.
     assert_eq!(pool.allocated_bytes(), table.memory_bytes());
-    let next = MemTable::with_order(&pool, 0, KeepOrder::Always, 0);
+    let next = MemTable::with_order(&pool, 0, OrderPolicy::Always, 0);
     insert_all(&next, &mut Twin::default(), 0..10);
     next.sorted().seek_first();
     assert!(!next.hands_on_order(), "a flush is no search");
@@ -614,7 +614,7 @@ fn count_through(cursor: &mut MemCursor, seq: Seq, backward: bool) -> u64 {
 
 /// Inserts versions of all keys round by round while readers look for everything published, at the
 /// newest and at older sequence numbers, by gets and by cursors.
-fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64, keep: KeepOrder) {
+fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64, keep: OrderPolicy) {
     let shared = Arc::new(Shared {
         table: MemTable::with_order(&ChunkPool::new(0), 0, keep, 0),
         published: AtomicU64::new(0),
@@ -679,8 +679,8 @@ fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64, keep: Ke
 fn readers_see_all_that_was_published_while_it_grows() {
     let keys = if cfg!(miri) { 100 } else { 20_000 };
     let hash = |key: u64| hash_key(&key.to_le_bytes());
-    read_beside_the_writer(keys, 3, hash, KeepOrder::Never);
-    read_beside_the_writer(keys, 3, hash, KeepOrder::AfterSearches(3));
+    read_beside_the_writer(keys, 3, hash, OrderPolicy::Never);
+    read_beside_the_writer(keys, 3, hash, OrderPolicy::AfterSearches(3));
 }
 
 /// Few keys, so that walks meet splits of the leaf they are in.
@@ -689,17 +689,17 @@ fn walks_see_all_that_was_published_while_nodes_split() {
     let (keys, repeats) = if cfg!(miri) { (30, 1) } else { (60, 300) };
     let hash = |key: u64| hash_key(&key.to_le_bytes());
     for _ in 0..repeats {
-        read_beside_the_writer(keys, 2, hash, KeepOrder::Always);
+        read_beside_the_writer(keys, 2, hash, OrderPolicy::Always);
     }
     let keys = if cfg!(miri) { 60 } else { 5_000 };
-    read_beside_the_writer(keys, 3, hash, KeepOrder::Always);
+    read_beside_the_writer(keys, 3, hash, OrderPolicy::Always);
 }
 
 #[test]
 fn readers_see_all_that_was_published_while_lines_spill() {
     let (keys, repeats) = if cfg!(miri) { (20, 1) } else { (40, 300) };
     for _ in 0..repeats {
-        read_beside_the_writer(keys, 2, |key| key % 2, KeepOrder::Never);
+        read_beside_the_writer(keys, 2, |key| key % 2, OrderPolicy::Never);
     }
 }
 
@@ -738,12 +738,12 @@ fn what_a_merge_needs_goes_below_it_in_any_order() {
     ];
     let visible = [9, 7, 4];
     let mut order: Vec<usize> = (0..versions.len()).collect();
-    let mut random = Random::new(3);
+    let mut random = SeededRng::new(3);
     for round in 0..400 {
         for at in (1..order.len()).rev() {
             order.swap(at, random.index(at + 1));
         }
-        let keep = [KeepOrder::Never, KeepOrder::Always][round % 2];
+        let keep = [OrderPolicy::Never, OrderPolicy::Always][round % 2];
         let table = MemTable::with_order(&ChunkPool::new(1 << 20), 0, keep, 0);
         for at in order.iter().chain(&order) {
             let (seq, kind, stored) = &versions[*at];

@@ -6,7 +6,7 @@ use crate::types::{Kind, Seq};
 
 /// The totals of a table. The writer alone changes them.
 #[derive(Default)]
-pub(super) struct Totals {
+pub(super) struct MemTableTotals {
     records: AtomicUsize,
     keys: AtomicUsize,
     user_bytes: AtomicU64,
@@ -14,7 +14,7 @@ pub(super) struct Totals {
     max_seq: AtomicU64,
 }
 
-impl Totals {
+impl MemTableTotals {
     /// Counts one more record, of `bytes` bytes of key and value; there are so many records and
     /// keys now. The caller holds the writer's lock, so plain stores do.
     #[inline]

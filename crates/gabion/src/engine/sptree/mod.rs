@@ -36,19 +36,19 @@ mod scan;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use gabion_index::index::Checked;
-use gabion_index::sptree::{Limit, Tending};
-use gabion_index::{Error as IndexError, Plan, SpTree};
+use gabion_index::index::CheckSummary;
+use gabion_index::sptree::{Maintenance, ScanLimit};
+use gabion_index::{CreateHints, Error as IndexError, SpTree};
 use gabion_media::crc32c;
-use gabion_media::pmem::{Class, Pool, PoolOptions};
+use gabion_media::pmem::{Pool, PoolClass, PoolOptions};
 
 use super::counters::Tally;
-use super::mapped::{COPY_BYTES_MAX, Flushed, IndexResult, Mapped, Measured, PoolStore};
+use super::mapped::{COPY_BYTES_MAX, Flushed, IndexResult, Mapped, PoolStore, PoolStoreStats};
 use super::root_file::RootFile;
 use crate::stats::{MappedStats, WrittenBytes};
 use crate::{Engine, Options, names};
 
-pub(crate) use scan::Scan;
+pub(crate) use scan::TreeScan;
 
 /// Bytes of the checksum behind a value.
 const CHECKSUM_BYTES: usize = 4;
@@ -69,10 +69,10 @@ thread_local! {
 }
 
 /// The engine.
-pub(crate) type SpStore = Mapped<Tree>;
+pub(crate) type SpStore = Mapped<TreeStore>;
 
 /// The tree in the pool, and what was written to it since it was opened.
-pub(crate) struct Tree {
+pub(crate) struct TreeStore {
     tree: SpTree<[u8]>,
     /// Leaves at the opening.
     leaves: u64,
@@ -80,10 +80,10 @@ pub(crate) struct Tree {
     metadata_bytes: Tally,
 }
 
-fn tending(options: &Options) -> Tending {
+fn tending(options: &Options) -> Maintenance {
     match options.background_threads {
-        0 => Tending::Writers,
-        _ => Tending::Thread,
+        0 => Maintenance::Writers,
+        _ => Maintenance::Thread,
     }
 }
 
@@ -105,9 +105,9 @@ fn damaged() -> IndexError {
     }
 }
 
-impl Tree {
-    fn new(tree: SpTree<[u8]>) -> Tree {
-        Tree {
+impl TreeStore {
+    fn new(tree: SpTree<[u8]>) -> TreeStore {
+        TreeStore {
             leaves: tree.leaves(),
             tree,
             item_bytes: Tally::default(),
@@ -154,15 +154,15 @@ impl Tree {
     /// their checksums. Tells whether there may be more.
     fn read_pairs(
         &self,
-        way: scan::Way,
+        way: scan::ScanDirection,
         key: &[u8],
-        limit: Limit,
+        limit: ScanLimit,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
     ) -> IndexResult<bool> {
         let begin = found.len();
         let may_be_more = match way {
-            scan::Way::Up => self.tree.pairs_from(key, limit, found)?,
-            scan::Way::Down => self.tree.pairs_before(key, limit, found)?,
+            scan::ScanDirection::Up => self.tree.pairs_from(key, limit, found)?,
+            scan::ScanDirection::Down => self.tree.pairs_before(key, limit, found)?,
         };
         for (key, value) in found.iter_mut().skip(begin) {
             let len = unsealed(key, value).ok_or_else(damaged)?.len();
@@ -172,7 +172,7 @@ impl Tree {
     }
 }
 
-impl PoolStore for Tree {
+impl PoolStore for TreeStore {
     const ENGINE: Engine = Engine::Sptree;
 
     const ROOT: RootFile = RootFile {
@@ -188,17 +188,17 @@ impl PoolStore for Tree {
         }
     }
 
-    fn create(pool: &Pool, options: &Options) -> IndexResult<Tree> {
-        let plan = Plan {
+    fn create(pool: &Pool, options: &Options) -> IndexResult<TreeStore> {
+        let plan = CreateHints {
             capacity: options.mapped.records_planned,
             seed: None,
         };
-        SpTree::create_tended(pool, plan, tending(options)).map(Tree::new)
+        SpTree::create_tended(pool, plan, tending(options)).map(TreeStore::new)
     }
 
-    fn open(pool: &Pool, options: &Options) -> IndexResult<Tree> {
+    fn open(pool: &Pool, options: &Options) -> IndexResult<TreeStore> {
         let holds = |key: &[u8], sealed: &[u8]| unsealed(key, sealed).is_some();
-        SpTree::open_checked(pool, tending(options), holds).map(Tree::new)
+        SpTree::open_checked(pool, tending(options), holds).map(TreeStore::new)
     }
 
     fn put(&self, key: &[u8], value: &[u8], _flushed: Flushed) -> IndexResult<()> {
@@ -256,7 +256,7 @@ impl PoolStore for Tree {
 
     fn persist(&self) -> IndexResult<()> {
         // DURABLE: on persistent memory each write was when it returned.
-        if self.tree.pool().class() == Class::PowerBySync {
+        if self.tree.pool().class() == PoolClass::PowerBySync {
             self.tree.pool().sync()?;
         }
         Ok(())
@@ -279,14 +279,14 @@ impl PoolStore for Tree {
         Ok(())
     }
 
-    fn check(&self) -> IndexResult<Checked> {
+    fn check(&self) -> IndexResult<CheckSummary> {
         self.tree.check()
     }
 
-    fn measure(&self) -> Measured {
+    fn measure(&self) -> PoolStoreStats {
         let (leaves, pool) = (self.tree.leaves(), self.tree.pool().stats());
         let splits = leaves.saturating_sub(self.leaves);
-        Measured {
+        PoolStoreStats {
             written: WrittenBytes {
                 flush: self.item_bytes.get(),
                 metadata: self.metadata_bytes.get(),
@@ -303,7 +303,7 @@ impl PoolStore for Tree {
                 leaves,
                 ..MappedStats::default()
             },
-            ..Measured::default()
+            ..PoolStoreStats::default()
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gabion_index::sptree::Limit;
+use gabion_index::sptree::ScanLimit;
 
 use super::SpStore;
-use crate::engine::keyspaces::Named;
-use crate::engine::mapped::{Keyspace, end_of, with_key};
+use crate::engine::keyspaces::KeyspaceId;
+use crate::engine::mapped::{MappedKeyspace, end_of, with_key};
 use crate::engine::open_store::OpenStore;
 use crate::{Result, Slice};
 
@@ -21,7 +21,7 @@ const PAGE_BYTES: usize = 64 << 10;
 
 /// Where a page is read to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ScanDirection {
     /// From a key on.
     Up,
     /// From what is next below a key.
@@ -39,7 +39,7 @@ struct End {
 }
 
 /// A scan of a range of a keyspace.
-pub(crate) struct Scan {
+pub(crate) struct TreeScan {
     /// Bytes of the pool's keys before those of the keyspace.
     head_bytes: usize,
     /// What nobody has read yet: the pool's keys from the one on and below the other. What is in
@@ -67,21 +67,21 @@ impl End {
     }
 }
 
-impl Scan {
+impl TreeScan {
     /// The keys of a keyspace from one on and below another one, where there is one; none of them,
     /// if there is no range.
     pub(crate) fn new(
         store: Arc<dyn OpenStore<SpStore>>,
-        keyspace: &Keyspace,
+        keyspace: &MappedKeyspace,
         range: Option<(Vec<u8>, Option<Vec<u8>>)>,
-    ) -> Scan {
+    ) -> TreeScan {
         let keyspace = keyspace.id();
         let (lower, upper) = range.map_or_else(Default::default, |(lower, upper)| {
             let upper = upper.unwrap_or_default();
             let lower = with_key(keyspace, &lower, <[u8]>::to_vec);
             (lower, end_of(keyspace, &upper))
         });
-        Scan {
+        TreeScan {
             head_bytes: with_key(keyspace, &[], <[u8]>::len),
             lower,
             upper,
@@ -95,13 +95,13 @@ impl Scan {
     /// Goes to the next pair; false at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         self.current = None;
-        self.current = self.take(Way::Up)?;
+        self.current = self.take(ScanDirection::Up)?;
         Ok(self.current.is_some())
     }
 
     /// The next pair from the end.
     pub(crate) fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
-        let pair = self.take(Way::Down)?;
+        let pair = self.take(ScanDirection::Down)?;
         Ok(pair.map(|(key, value)| (Slice::new(self.own(&key)), Slice::new(&value))))
     }
 
@@ -125,10 +125,10 @@ impl Scan {
 
     /// The next pair from one end; the last ones are what the other end has read. An error ends the
     /// scan.
-    fn take(&mut self, way: Way) -> Result<Option<Pair>> {
+    fn take(&mut self, way: ScanDirection) -> Result<Option<Pair>> {
         let own = match way {
-            Way::Up => &self.front,
-            Way::Down => &self.back,
+            ScanDirection::Up => &self.front,
+            ScanDirection::Down => &self.back,
         };
         if own.pairs.is_empty() && self.lower < self.upper {
             self.read(way).inspect_err(|_| {
@@ -139,20 +139,20 @@ impl Scan {
             })?;
         }
         let (own, other) = match way {
-            Way::Up => (&mut self.front, &mut self.back),
-            Way::Down => (&mut self.back, &mut self.front),
+            ScanDirection::Up => (&mut self.front, &mut self.back),
+            ScanDirection::Down => (&mut self.back, &mut self.front),
         };
         let pair = own.pairs.pop_front();
         Ok(pair.or_else(|| other.pairs.pop_back()))
     }
 
     /// Reads the next page of an end.
-    fn read(&mut self, way: Way) -> Result<()> {
+    fn read(&mut self, way: ScanDirection) -> Result<()> {
         let (key, pairs) = match way {
-            Way::Up => (&self.lower, self.front.limit),
-            Way::Down => (&self.upper, self.back.limit),
+            ScanDirection::Up => (&self.lower, self.front.limit),
+            ScanDirection::Down => (&self.upper, self.back.limit),
         };
-        let limit = Limit {
+        let limit = ScanLimit {
             pairs,
             bytes: PAGE_BYTES,
         };
@@ -162,8 +162,8 @@ impl Scan {
             Ok((page, opened.told(read)?))
         })?;
         let is_within = |(key, _): &Pair| match way {
-            Way::Up => *key < self.upper,
-            Way::Down => *key >= self.lower,
+            ScanDirection::Up => *key < self.upper,
+            ScanDirection::Down => *key >= self.lower,
         };
         let count = page.iter().take_while(|pair| is_within(pair)).count();
         let may_be_more = may_be_more && count == page.len();
@@ -171,14 +171,14 @@ impl Scan {
         let last = page.last().filter(|_| may_be_more).map(|(key, _)| key);
         match (way, last) {
             // What is next above the last key.
-            (Way::Up, Some(last)) => self.lower = [&last[..], &[0]].concat(),
-            (Way::Down, Some(last)) => self.upper.clone_from(last),
+            (ScanDirection::Up, Some(last)) => self.lower = [&last[..], &[0]].concat(),
+            (ScanDirection::Down, Some(last)) => self.upper.clone_from(last),
             // There is no more.
             (_, None) => self.upper.clone_from(&self.lower),
         }
         match way {
-            Way::Up => self.front.fill(page),
-            Way::Down => self.back.fill(page),
+            ScanDirection::Up => self.front.fill(page),
+            ScanDirection::Down => self.back.fill(page),
         }
         Ok(())
     }
@@ -236,8 +236,8 @@ mod tests {
         for number in 0..LARGE {
             put(format!("b {number:05}"), LARGE_BYTES);
         }
-        for way in [Way::Up, Way::Down] {
-            let mut scan = Scan::new(
+        for way in [ScanDirection::Up, ScanDirection::Down] {
+            let mut scan = TreeScan::new(
                 Arc::<SpStore>::clone(&store),
                 &keyspace,
                 Some((Vec::new(), None)),

@@ -27,17 +27,17 @@ use std::iter::{empty, once};
 use std::sync::Arc;
 
 use super::SsdEngine;
-use super::merges::Merges;
+use super::merges::PendingMerges;
 use super::validate::validate;
-use crate::engine::keyspaces::Droppable;
-use crate::engine::write::{Update, Waiter, Write};
-use crate::expiry::{Record, value_of};
+use crate::engine::keyspaces::DroppableKeyspace;
+use crate::engine::write::{QueuedWrite, Update, Write};
+use crate::expiry::{StoredRecord, value_of};
 use crate::limits::check_limits;
 use crate::types::Seq;
 use crate::{Error, Result};
 
 /// Writes of an engine.
-pub(crate) trait Commit: SsdEngine {
+pub(crate) trait CommitWrites: SsdEngine {
     /// Performs a write: in the log, in its MemTables, visible. `user_bytes` are the bytes of its
     /// keys and values.
     fn write(&self, write: Write<'_, Self::Keyspace>, user_bytes: u64, sync: bool) -> Result<()> {
@@ -65,7 +65,7 @@ pub(crate) trait Commit: SsdEngine {
         key: &[u8],
         change: Update<'_>,
         sync: bool,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         self.check_writable()?;
         let mut changed = update_once(self, keyspace, key, change, sync);
         while matches!(&changed, Err(error) if error.is_no_space()) && self.gain_room() {
@@ -76,7 +76,7 @@ pub(crate) trait Commit: SsdEngine {
     }
 }
 
-impl<E: SsdEngine> Commit for E {}
+impl<E: SsdEngine> CommitWrites for E {}
 
 fn update_once<E: SsdEngine>(
     engine: &E,
@@ -84,14 +84,14 @@ fn update_once<E: SsdEngine>(
     key: &[u8],
     change: Update<'_>,
     sync: bool,
-) -> Result<Option<Record>> {
+) -> Result<Option<StoredRecord>> {
     // What will be written is not known yet.
     let admitted = engine.admit(key.len() as u64);
     let half = &mut *engine.lock_write_half();
     engine.health.check_writable()?;
     keyspace.dropped().check()?;
     let old = engine.newest(keyspace, key)?;
-    let changed = change(old.as_ref().map(Record::value));
+    let changed = change(old.as_ref().map(StoredRecord::value));
     let Some((kind, stored)) = changed.as_write(old.as_ref()) else {
         return Ok(old);
     };
@@ -114,7 +114,7 @@ fn queue<E: SsdEngine>(engine: &E, write: Write<'_, E::Keyspace>, sync: bool) ->
     // The log fails first: who writes beside looks at it while it waits for numbers that are never
     // published.
     let fail = |error: &Error| drop(engine.fail(engine.syncer.fail(error.clone())));
-    let commit = |own: Write<'_, E::Keyspace>, own_sync, group: &[Arc<Waiter>]| {
+    let commit = |own: Write<'_, E::Keyspace>, own_sync, group: &[Arc<QueuedWrite>]| {
         let half = &mut *engine.lock_write_half();
         commit_group(engine, half, own, own_sync, group)
     };
@@ -128,10 +128,10 @@ fn commit_group<E: SsdEngine>(
     half: &mut E::WriteHalf,
     own: Write<'_, E::Keyspace>,
     own_sync: bool,
-    group: &[Arc<Waiter>],
+    group: &[Arc<QueuedWrite>],
 ) -> Result<()> {
     let segment = E::segment(half);
-    let mut merges = Merges::of(once(own).chain(group.iter().map(|waiter| waiter.write())));
+    let mut merges = PendingMerges::of(once(own).chain(group.iter().map(|waiter| waiter.write())));
     let own_valid = validate(engine, own, empty());
     let own_logged = own_valid.and_then(|()| merges.append(engine, half, (0, own)));
     let mut logged: Vec<Result<Seq>> = Vec::with_capacity(group.len());
@@ -148,7 +148,7 @@ fn commit_group<E: SsdEngine>(
     let mut others = group.iter().zip(&logged);
     let waits = own_waits || others.any(|(own, logged)| own.wants_sync() && logged.is_ok());
     if waits && let Err(error) = engine.sync_log() {
-        let tell = |waiter: &Arc<Waiter>| waiter.end(Err(error.clone()));
+        let tell = |waiter: &Arc<QueuedWrite>| waiter.end(Err(error.clone()));
         group.iter().for_each(tell);
         return Err(error);
     }

@@ -3,7 +3,7 @@
 //! # Idea
 //! A consumer has a name and a position, up to which it has taken note of what was written. Both
 //! stand in a file of the store, which is there if there is any consumer. The log is kept from the
-//! smallest position on (`log::kept`).
+//! smallest position on (`log::retention`).
 //!
 //! # Layout
 //! A small file as a root file is ([`RootFile`]), with the magic `GABIONCS` and the name
@@ -25,8 +25,8 @@ use gabion_media::Disk;
 use parking_lot::Mutex;
 
 use super::SsdEngine;
-use super::feed::Follow;
-use crate::engine::root_file::{Decoded, RootFile};
+use super::feed::FeedSource;
+use crate::engine::root_file::{RootFile, RootFileError};
 use crate::limits::NAME_BYTES_MAX;
 use crate::log::codec::put_bytes;
 use crate::log::{LogSyncer, Lsn};
@@ -45,7 +45,7 @@ type Positions = BTreeMap<String, Position>;
 
 /// The consumers of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Consumers(Mutex<Positions>);
+pub(crate) struct ConsumerTable(Mutex<Positions>);
 
 /// A consumer as it is now.
 #[derive(Clone, Debug)]
@@ -57,14 +57,14 @@ pub(crate) struct ConsumerState {
     pub(crate) is_cut_off: bool,
 }
 
-impl Consumers {
+impl ConsumerTable {
     /// Those of the store on a disk.
-    pub(crate) fn open(disk: &Disk) -> Result<Consumers> {
+    pub(crate) fn open(disk: &Disk) -> Result<ConsumerTable> {
         let positions = match disk.exists(CONSUMERS)? {
             true => FILE.read(disk, decode)?,
             false => Positions::new(),
         };
-        Ok(Consumers(Mutex::new(positions)))
+        Ok(ConsumerTable(Mutex::new(positions)))
     }
 
     /// Where they stand.
@@ -131,7 +131,7 @@ fn encode(positions: &Positions) -> Vec<u8> {
 }
 
 /// What the file says.
-fn decode(bytes: &[u8]) -> Result<Positions, Decoded> {
+fn decode(bytes: &[u8]) -> Result<Positions, RootFileError> {
     FILE.decode(bytes, |reader| {
         let mut positions = Positions::new();
         while !reader.is_empty() {
@@ -152,7 +152,7 @@ fn decode(bytes: &[u8]) -> Result<Positions, Decoded> {
 }
 
 /// What consumers of an engine do.
-pub(crate) trait Consume: SsdEngine {
+pub(crate) trait ConsumerStore: SsdEngine {
     /// The position of the consumer of that name, which is made where the store is now if there is
     /// none, durably.
     fn consumer(&self, name: &str) -> Result<Position> {
@@ -249,7 +249,7 @@ pub(crate) trait Consume: SsdEngine {
     }
 }
 
-impl<E: SsdEngine> Consume for E {}
+impl<E: SsdEngine> ConsumerStore for E {}
 
 #[cfg(test)]
 mod tests {

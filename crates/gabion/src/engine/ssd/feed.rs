@@ -17,8 +17,8 @@
 use std::time::{Duration, Instant};
 
 use super::{Shell, SsdEngine};
-use crate::engine::keyspaces::Droppable;
-use crate::log::{Event, LogCursor, Logged, Lsn, Malformed, Stepped};
+use crate::engine::keyspaces::DroppableKeyspace;
+use crate::log::{CursorStep, KeyspaceEvent, LogCursor, LogEntry, Lsn, MalformedPayload};
 use crate::names::log_name;
 use crate::position::Position;
 use crate::types::Seq;
@@ -31,7 +31,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(5);
 
 /// Reads on from a position.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct ChangeFeed {
     cursor: LogCursor,
     /// The number of the last write before.
     seq: Seq,
@@ -40,11 +40,11 @@ pub(crate) struct Feed {
 }
 
 /// One write, or event, with the position behind it.
-pub(crate) struct Fed<'f> {
+pub(crate) struct FeedItem<'f> {
     /// Where its record begins.
     pub(crate) at: Lsn,
     pub(crate) position: Position,
-    pub(crate) logged: Logged<'f>,
+    pub(crate) logged: LogEntry<'f>,
 }
 
 /// The numbers of a record: its first and its last one.
@@ -57,12 +57,12 @@ struct Numbers {
 impl Numbers {
     /// Those of a record; `None` for one that tells nothing new. An event without a number of its
     /// own has none, which lies behind the one that it tells.
-    fn of(logged: &Logged<'_>) -> Option<Numbers> {
+    fn of(logged: &LogEntry<'_>) -> Option<Numbers> {
         let (first, last) = match logged {
-            Logged::Again => return None,
-            Logged::Batch(first, count, _) => (*first, first + u64::from(*count) - 1),
-            Logged::Event(seq, _, Event::Made { .. }) => (seq + 1, *seq),
-            Logged::Event(seq, ..) => (*seq, *seq),
+            LogEntry::Again => return None,
+            LogEntry::Batch(first, count, _) => (*first, first + u64::from(*count) - 1),
+            LogEntry::Event(seq, _, KeyspaceEvent::Made { .. }) => (seq + 1, *seq),
+            LogEntry::Event(seq, ..) => (*seq, *seq),
         };
         Some(Numbers { first, last })
     }
@@ -73,7 +73,7 @@ impl Numbers {
     }
 }
 
-impl Feed {
+impl ChangeFeed {
     /// Where it stands.
     pub(crate) fn position(&self) -> Position {
         Position {
@@ -83,7 +83,10 @@ impl Feed {
     }
 
     /// The next write that is published, if there is one by now.
-    pub(crate) fn next<K: Droppable>(&mut self, shell: &Shell<K>) -> Result<Option<Fed<'_>>> {
+    pub(crate) fn next<K: DroppableKeyspace>(
+        &mut self,
+        shell: &Shell<K>,
+    ) -> Result<Option<FeedItem<'_>>> {
         shell.health.check_open()?;
         // Whoever comes too late finds the directory given back.
         let Some(_held) = shell.lock.hold() else {
@@ -95,14 +98,14 @@ impl Feed {
                 false => shell.syncer.appended_lsn(),
             };
             let start = match self.cursor.step(end)? {
-                Stepped::Record(start) => start,
-                Stepped::End => return Ok(None),
-                Stepped::Gone => {
+                CursorStep::Record(start) => start,
+                CursorStep::End => return Ok(None),
+                CursorStep::Gone => {
                     let oldest = shell.oldest_position()?;
                     return Err(Error::ChangesGone { oldest });
                 }
             };
-            let read = Logged::read(self.cursor.record());
+            let read = LogEntry::read(self.cursor.record());
             let logged = read.map_err(|malformed| shell.damaged(start, malformed))?;
             let Some(numbers) = Numbers::of(&logged) else {
                 continue;
@@ -126,14 +129,14 @@ impl Feed {
                 });
             }
             self.seq = numbers.last;
-            if !matches!(logged, Logged::Event(_, _, Event::Void)) {
+            if !matches!(logged, LogEntry::Event(_, _, KeyspaceEvent::Void)) {
                 break start;
             }
         };
         let position = self.position();
-        let read = Logged::read(self.cursor.record());
+        let read = LogEntry::read(self.cursor.record());
         let logged = read.map_err(|malformed| shell.damaged(at, malformed))?;
-        Ok(Some(Fed {
+        Ok(Some(FeedItem {
             at,
             position,
             logged,
@@ -141,10 +144,10 @@ impl Feed {
     }
 }
 
-impl<K: Droppable> Shell<K> {
+impl<K: DroppableKeyspace> Shell<K> {
     /// A feed from a position on.
-    pub(crate) fn feed(&self, since: Position, durable_only: bool) -> Feed {
-        Feed {
+    pub(crate) fn feed(&self, since: Position, durable_only: bool) -> ChangeFeed {
+        ChangeFeed {
             cursor: LogCursor::new(&self.syncer, Lsn(since.log)),
             seq: since.number,
             durable_only,
@@ -158,16 +161,16 @@ impl<K: Droppable> Shell<K> {
             let mut cursor = LogCursor::new(&self.syncer, oldest);
             let number = loop {
                 match cursor.step(self.syncer.appended_lsn())? {
-                    Stepped::Record(start) => {
-                        let read = Logged::read(cursor.record());
+                    CursorStep::Record(start) => {
+                        let read = LogEntry::read(cursor.record());
                         let logged = read.map_err(|malformed| self.damaged(start, malformed))?;
                         if let Some(numbers) = Numbers::of(&logged) {
                             break Some(numbers.first - 1);
                         }
                     }
-                    Stepped::End => break Some(self.visible()),
+                    CursorStep::End => break Some(self.visible()),
                     // It went meanwhile.
-                    Stepped::Gone => break None,
+                    CursorStep::Gone => break None,
                 }
             };
             if let Some(number) = number {
@@ -177,14 +180,14 @@ impl<K: Droppable> Shell<K> {
         }
     }
 
-    fn damaged(&self, at: Lsn, malformed: Malformed) -> Error {
+    fn damaged(&self, at: Lsn, malformed: MalformedPayload) -> Error {
         let file = self.disk.path_of(&log_name(at.segment()));
         malformed.in_file(file, at.offset())
     }
 }
 
 /// What those do who follow an engine.
-pub(crate) trait Follow: SsdEngine {
+pub(crate) trait FeedSource: SsdEngine {
     /// Where the store is now: behind all that is published, and before all else.
     fn position(&self) -> Result<Position> {
         self.health.check_open()?;
@@ -195,13 +198,13 @@ pub(crate) trait Follow: SsdEngine {
     /// Tells those who follow the log what became of a keyspace, which has happened: at a number
     /// that the caller publishes then, or, of one that was made, behind the last one. Where there
     /// is no room for that, the number is in no record, and who follows is told so.
-    fn tell(&self, half: &mut Self::WriteHalf, seq: Seq, keyspace: u32, event: Event<'_>) {
+    fn tell(&self, half: &mut Self::WriteHalf, seq: Seq, keyspace: u32, event: KeyspaceEvent<'_>) {
         if let Err(error) = Self::append_event(half, &event.encode(seq, keyspace)) {
             tracing::warn!(%error, "the log has no record of a change of a keyspace");
         }
     }
 
-    /// As [`Follow::position`]; the caller has the write half, so that everything in the log is
+    /// As [`FeedSource::position`]; the caller has the write half, so that everything in the log is
     /// published, unless it has failed.
     fn position_alone(&self) -> Result<Position> {
         self.syncer.check()?;
@@ -212,7 +215,7 @@ pub(crate) trait Follow: SsdEngine {
     }
 }
 
-impl<E: SsdEngine> Follow for E {}
+impl<E: SsdEngine> FeedSource for E {}
 
 /// Calls `look` until it finds something, for so long.
 pub(crate) fn wait_for<T>(

@@ -15,13 +15,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::SsdEngine;
-use crate::engine::keyspaces::{Droppable, Named};
+use crate::engine::keyspaces::{DroppableKeyspace, KeyspaceId};
 use crate::engine::write::Write;
-use crate::expiry::{Moment, Record, value_of};
+use crate::expiry::{StoredRecord, UnixMillis, value_of};
 use crate::limits::check_limits;
-use crate::log::{BatchEncoder, Op};
+use crate::log::{BatchEncoder, LogOp};
 use crate::merge::{MergeError, MergeOperator};
-use crate::operands::{Older, Operands, malformed_in_memory, resolve};
+use crate::operands::{OlderVersion, Operands, malformed_in_memory, resolve};
 use crate::ranges::is_deleted_by;
 use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
@@ -30,7 +30,7 @@ use crate::{Error, Result, Slice};
 const COVERING_BYTES_MAX: usize = 1 << 20;
 
 /// The writes of a group that are logged, as far as operands behind them need them.
-pub(super) struct Merges {
+pub(super) struct PendingMerges {
     /// Whether the group has operands.
     are_there: bool,
     /// Whether these may cover each other, and what is in MemTables.
@@ -52,8 +52,8 @@ struct Written {
 }
 
 impl Written {
-    fn add(&mut self, operation: &Op<'_>) {
-        let Op {
+    fn add(&mut self, operation: &LogOp<'_>) {
+        let LogOp {
             seq,
             kind,
             keyspace,
@@ -78,30 +78,32 @@ impl Written {
     }
 
     /// What they say of a key, if anything.
-    fn find(&self, keyspace: u32, key: &[u8]) -> Option<Older> {
+    fn find(&self, keyspace: u32, key: &[u8]) -> Option<OlderVersion> {
         let record = self.records.get(&(keyspace, key.to_vec()));
         let written = record.map_or(0, |(seq, ..)| *seq);
         let is_deleted = self.ranges.iter().any(|(own, lower, upper, seq)| {
             *own == keyspace && *seq > written && is_deleted_by(lower, upper, key)
         });
         match record {
-            _ if is_deleted => Some(Older::Nothing),
-            Some((_, Kind::Delete, _)) => Some(Older::Nothing),
+            _ if is_deleted => Some(OlderVersion::Nothing),
+            Some((_, Kind::Delete, _)) => Some(OlderVersion::Nothing),
             Some((seq, kind, stored)) => {
-                let record = Record::new(*kind, Slice::new(stored));
-                Some(Older::Record(*seq, record))
+                let record = StoredRecord::new(*kind, Slice::new(stored));
+                Some(OlderVersion::Record(*seq, record))
             }
             None => None,
         }
     }
 }
 
-impl Merges {
+impl PendingMerges {
     /// For the writes of a group.
-    pub(super) fn of<'w, K: 'w>(writes: impl Iterator<Item = Write<'w, K>> + Clone) -> Merges {
+    pub(super) fn of<'w, K: 'w>(
+        writes: impl Iterator<Item = Write<'w, K>> + Clone,
+    ) -> PendingMerges {
         let are_there = writes.clone().any(|write| write.has_operands());
         let bytes = || writes.map(|write| write.bytes()).sum::<usize>();
-        Merges {
+        PendingMerges {
             are_there,
             cover: are_there && bytes() <= COVERING_BYTES_MAX,
             logged: Written::default(),
@@ -174,9 +176,9 @@ impl Merges {
                 What::Merge(base, operands) => {
                     let keyspace = keyspaces.live(id).ok_or(Error::KeyspaceDropped)?;
                     let older = match base {
-                        Base::Nothing => Older::Nothing,
+                        Base::Nothing => OlderVersion::Nothing,
                         Base::Plain(kind, stored) => {
-                            Older::Record(seq, Record::new(kind, Slice::new(stored)))
+                            OlderVersion::Record(seq, StoredRecord::new(kind, Slice::new(stored)))
                         }
                         Base::Before => self.older(engine, keyspace, key)?,
                     };
@@ -187,7 +189,7 @@ impl Merges {
                 }
             };
             resolved.op(kind, id, key, &stored);
-            own.add(&Op {
+            own.add(&LogOp {
                 seq,
                 kind,
                 keyspace: id,
@@ -199,12 +201,19 @@ impl Merges {
     }
 
     /// What a key has before a write of the group.
-    fn older<E: SsdEngine>(&self, engine: &E, keyspace: &E::Keyspace, key: &[u8]) -> Result<Older> {
+    fn older<E: SsdEngine>(
+        &self,
+        engine: &E,
+        keyspace: &E::Keyspace,
+        key: &[u8],
+    ) -> Result<OlderVersion> {
         let logged = self.logged.find(keyspace.id(), key);
         Ok(
             match logged.map_or_else(|| engine.older(keyspace, key), Ok)? {
-                Older::Record(_, record) if !self.cover && Operands::are_open_in(&record) => {
-                    Older::Unknown
+                OlderVersion::Record(_, record)
+                    if !self.cover && Operands::are_open_in(&record) =>
+                {
+                    OlderVersion::Unknown
                 }
                 older => older,
             },
@@ -252,7 +261,7 @@ fn entries_of(operations: &BatchEncoder) -> Vec<Option<Entry<'_>>> {
     let mut ranges: Vec<(u32, &[u8], &[u8], usize)> = Vec::new();
     // Numbers begin at 1.
     for operation in operations.ops(1).map_while(Result::ok) {
-        let Op {
+        let LogOp {
             keyspace,
             key,
             kind,
@@ -305,8 +314,8 @@ pub(crate) fn merge<E: SsdEngine>(
     keyspace: &E::Keyspace,
     key: &[u8],
     (operands, seq): (&[&[u8]], Seq),
-    older: Older,
-    now: impl Fn() -> Moment,
+    older: OlderVersion,
+    now: impl Fn() -> UnixMillis,
 ) -> Result<(Kind, Vec<u8>)> {
     let own = keyspace.own_options();
     let options = own.get();

@@ -5,9 +5,9 @@
 //! Both engines log a write, insert it into a MemTable and publish its number; both have threads
 //! that write MemTables to files, slow writers down when these fall behind, and replay the log at
 //! an open. The shell has what is the same: [`Shell`] is the state, which an engine dereferences
-//! to; [`SsdEngine`] has a method for each step that an engine does in its own way, and [`Commit`]
-//! and [`Lifecycle`] are the journeys made of them. `engine/mapped` is the same for engines whose
-//! pairs are in a pool.
+//! to; [`SsdEngine`] has a method for each step that an engine does in its own way, and
+//! [`CommitWrites`] and [`Lifecycle`] are the journeys made of them. `engine/mapped` is the same
+//! for engines whose pairs are in a pool.
 //!
 //! # Rooms
 //! | file | journey |
@@ -19,8 +19,8 @@
 //! | `feed`, `consumers` | what was written, for who follows; those for whom the log is kept |
 //! | `threads` | the threads that every engine has; what becomes of their errors |
 //! | `stats` | the figures that every engine has |
-//! | `unsettled` | an opening that found no space for its end, and tries again |
-//! | `pace` | the limit on what the background writes |
+//! | `deferred_open` | an opening that found no space for its end, and tries again |
+//! | `rate_limiter` | the limit on what the background writes |
 //! | `store_lock` | the lock of the directory |
 //!
 //! # Invariants
@@ -38,15 +38,15 @@
 
 mod commit;
 mod consumers;
+mod deferred_open;
 mod feed;
 mod merges;
 mod open;
-pub(crate) mod pace;
+pub(crate) mod rate_limiter;
 mod stats;
 mod store_lock;
 mod threads;
 mod transactions;
-mod unsettled;
 mod validate;
 
 use std::ops::{Deref, DerefMut};
@@ -55,27 +55,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::Disk;
 
-use super::counters::{Counters, Waits};
+use super::counters::{Counters, WriteStallCounters};
 use super::health::Health;
-use super::keyspaces::{Droppable, Keyspaces};
-use super::schedule::Schedule;
-use super::snapshots::Snapshots;
+use super::keyspaces::{DroppableKeyspace, KeyspaceTable};
+use super::scheduler::BackgroundScheduler;
+use super::snapshots::SnapshotList;
 use super::write::{Write, WriteQueue};
-use crate::expiry::{Moment, Moments, ReadPoint, Record, millis};
+use crate::expiry::{ReadClock, ReadPoint, StoredRecord, UnixMillis, millis};
 use crate::log::{LogSyncer, PendingLog};
 use crate::memory::{Memory, TableMemory};
-use crate::operands::Older;
+use crate::operands::OlderVersion;
 use crate::options::Durability;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
 
-use pace::Pace;
-use transactions::Transactions;
-use unsettled::Unsettled;
+use deferred_open::DeferredOpen;
+use rate_limiter::RateLimiter;
+use transactions::OpenTransactions;
 
-pub(crate) use commit::Commit;
-pub(crate) use consumers::{Consume, ConsumerState, Consumers};
-pub(crate) use feed::{Fed, Feed, Follow, wait_for};
+pub(crate) use commit::CommitWrites;
+pub(crate) use consumers::{ConsumerState, ConsumerStore, ConsumerTable};
+pub(crate) use feed::{ChangeFeed, FeedItem, FeedSource, wait_for};
 pub(crate) use merges::merge;
 pub(crate) use open::{Lifecycle, OpenedLog};
 pub(crate) use store_lock::StoreLock;
@@ -88,25 +88,25 @@ pub(crate) struct Shell<K> {
     pub(super) disk: Disk,
     /// The ceiling for all that the store has in memory.
     pub(super) memory: Arc<Memory>,
-    pub(super) keyspaces: Keyspaces<K>,
+    pub(super) keyspaces: KeyspaceTable<K>,
     /// The newest sequence number that readers see.
     visible: AtomicU64,
-    pub(super) snapshots: Snapshots,
-    pub(super) moments: Moments,
-    transactions: Transactions,
+    pub(super) snapshots: SnapshotList,
+    pub(super) moments: ReadClock,
+    transactions: OpenTransactions,
     /// The queue of writers; its head leads.
     queue: WriteQueue,
     /// The sync half of the log, for leaders and the background.
     pub(super) syncer: Arc<LogSyncer>,
-    pub(super) schedule: Schedule,
-    pub(super) pace: Pace,
+    pub(super) schedule: BackgroundScheduler,
+    pub(super) pace: RateLimiter,
     pub(super) counters: Counters,
     /// What slowing them down cost writers.
-    pub(super) waits: Waits,
+    pub(super) waits: WriteStallCounters,
     /// Those for whom the log is kept.
-    consumers: Consumers,
+    consumers: ConsumerTable,
     /// What the opening found no space for.
-    pub(super) unsettled: Unsettled,
+    pub(super) unsettled: DeferredOpen,
     pub(super) health: Health,
     pub(super) lock: Arc<StoreLock>,
 }
@@ -116,7 +116,7 @@ pub(crate) trait SsdEngine:
     Deref<Target = Shell<Self::Keyspace>> + Send + Sync + Sized + 'static
 {
     /// A keyspace of it.
-    type Keyspace: Droppable;
+    type Keyspace: DroppableKeyspace;
 
     /// The write half of the log.
     type WriteHalf;
@@ -182,11 +182,11 @@ pub(crate) trait SsdEngine:
     ) -> Result<Option<Vec<u8>>>;
 
     /// The record of a key now.
-    fn newest(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Option<Record>>;
+    fn newest(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Option<StoredRecord>>;
 
     /// What a key has below an operand that is about to be written. Whoever asks has the write
     /// half.
-    fn older(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Older>;
+    fn older(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<OlderVersion>;
 
     /// After a put that found no room: whether flushing what is in memory made some.
     fn gain_room(&self) -> bool;
@@ -198,7 +198,7 @@ pub(crate) trait SsdEngine:
     fn start_workers(self: &Arc<Self>) -> Result<()>;
 
     /// Tends the log: its next segment, its length, its rest.
-    fn tend_log(&self);
+    fn maintain_log(&self);
 
     /// Tries the end of the opening again, which found no space.
     fn end_opening(&self, pending: &mut PendingLog) -> Result<()>;
@@ -267,7 +267,7 @@ pub(crate) trait SsdEngine:
     }
 }
 
-impl<K: Droppable> Shell<K> {
+impl<K: DroppableKeyspace> Shell<K> {
     /// The newest sequence number that readers see.
     #[inline]
     pub(crate) fn visible(&self) -> Seq {
@@ -292,13 +292,13 @@ impl<K: Droppable> Shell<K> {
     }
 
     /// What expired up to then is gone for all who read (`expiry`, X2).
-    pub(super) fn horizon(&self) -> Moment {
+    pub(super) fn horizon(&self) -> UnixMillis {
         self.snapshots.protect(|| self.read_point()).horizon()
     }
 
     /// What expired up to then gives its space back: what readers may still see does not, and half
     /// of the time that it may take is waited, so that more goes together.
-    pub(super) fn expired_by(&self) -> Moment {
+    pub(super) fn expired_by(&self) -> UnixMillis {
         let now = self.moments.now();
         let oldest = self.snapshots.oldest_point();
         let oldest = oldest.map_or(now, |point| point.moment);

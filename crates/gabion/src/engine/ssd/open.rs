@@ -5,18 +5,18 @@ use std::sync::atomic::AtomicU64;
 
 use gabion_media::Disk;
 
-use super::pace::Pace;
+use super::deferred_open::DeferredOpen;
+use super::rate_limiter::RateLimiter;
 use super::threads::start_threads;
-use super::transactions::Transactions;
-use super::unsettled::Unsettled;
-use super::{Consumers, Shell, SsdEngine, StoreLock};
-use crate::engine::counters::{Counters, Waits};
+use super::transactions::OpenTransactions;
+use super::{ConsumerTable, Shell, SsdEngine, StoreLock};
+use crate::engine::counters::{Counters, WriteStallCounters};
 use crate::engine::health::Health;
-use crate::engine::keyspaces::{Droppable, Keyspaces};
-use crate::engine::schedule::Schedule;
-use crate::engine::snapshots::Snapshots;
+use crate::engine::keyspaces::{DroppableKeyspace, KeyspaceTable};
+use crate::engine::scheduler::BackgroundScheduler;
+use crate::engine::snapshots::SnapshotList;
 use crate::engine::write::WriteQueue;
-use crate::expiry::Moments;
+use crate::expiry::ReadClock;
 use crate::log::{Log, LogSyncer, PendingLog};
 use crate::memory::Memory;
 use crate::types::Seq;
@@ -26,7 +26,7 @@ use crate::{Options, Result};
 pub(crate) struct OpenedLog {
     syncer: Arc<LogSyncer>,
     /// For whom it is kept.
-    consumers: Consumers,
+    consumers: ConsumerTable,
     /// What waits for space.
     pending: Option<PendingLog>,
 }
@@ -34,10 +34,10 @@ pub(crate) struct OpenedLog {
 impl OpenedLog {
     /// A log that was replayed, and how settling it ended; with its write half, if it takes
     /// appends. Where there was no space for that, a store whose structure is known (`can_wait`)
-    /// is open all the same, and [unsettled](super::unsettled).
+    /// is open all the same, and [unsettled](super::deferred_open).
     pub(crate) fn new(
         disk: &Disk,
-        consumers: Consumers,
+        consumers: ConsumerTable,
         pending: PendingLog,
         settled: Result<Log>,
         can_wait: bool,
@@ -63,7 +63,7 @@ impl OpenedLog {
     }
 }
 
-impl<K: Droppable> Shell<K> {
+impl<K: DroppableKeyspace> Shell<K> {
     /// The shell of a store whose directory is locked and whose log was replayed up to `last_seq`.
     pub(crate) fn new(
         (disk, lock): (Disk, Arc<StoreLock>),
@@ -74,22 +74,22 @@ impl<K: Droppable> Shell<K> {
         last_seq: Seq,
     ) -> Shell<K> {
         Shell {
-            pace: Pace::new(&options),
-            moments: Moments::new(&options.tuning.clock),
+            pace: RateLimiter::new(&options),
+            moments: ReadClock::new(&options.tuning.clock),
             options,
             disk,
             memory,
-            keyspaces: Keyspaces::new(keyspaces),
+            keyspaces: KeyspaceTable::new(keyspaces),
             visible: AtomicU64::new(last_seq),
-            snapshots: Snapshots::default(),
-            transactions: Transactions::default(),
+            snapshots: SnapshotList::default(),
+            transactions: OpenTransactions::default(),
             queue: WriteQueue::default(),
             syncer: log.syncer,
             consumers: log.consumers,
-            schedule: Schedule::default(),
+            schedule: BackgroundScheduler::default(),
             counters: Counters::default(),
-            waits: Waits::default(),
-            unsettled: Unsettled::new(log.pending),
+            waits: WriteStallCounters::default(),
+            unsettled: DeferredOpen::new(log.pending),
             health: Health::default(),
             lock,
         }

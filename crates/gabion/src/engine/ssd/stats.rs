@@ -1,10 +1,10 @@
 //! The figures that every engine has.
 
 use super::Shell;
-use crate::engine::keyspaces::Droppable;
+use crate::engine::keyspaces::DroppableKeyspace;
 use crate::stats::{Stats, WrittenBytes, nanos, ratio};
 
-impl<K: Droppable> Shell<K> {
+impl<K: DroppableKeyspace> Shell<K> {
     /// What was written and waited for, with nothing of what the engine keeps.
     pub(in crate::engine) fn shell_stats(&self) -> Stats {
         let counts = self.disk.counts();

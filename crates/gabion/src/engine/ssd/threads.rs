@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Shell, SsdEngine};
-use crate::engine::keyspaces::Droppable;
+use crate::engine::keyspaces::DroppableKeyspace;
 use crate::options::Durability;
 use crate::{Error, Result};
 
@@ -14,9 +14,9 @@ pub(super) fn start_threads<E: SsdEngine>(engine: &Arc<E>) -> Result<()> {
     }
     engine.start_workers()?;
     spawn(engine, "gabion-log", |engine| {
-        engine.schedule.tend_log(|| {
+        engine.schedule.maintain_log(|| {
             engine.end_old_transactions();
-            engine.tend_log();
+            engine.maintain_log();
         });
     })?;
     spawn(engine, "gabion-sync", |engine| {
@@ -36,7 +36,7 @@ pub(in crate::engine) fn spawn<E: SsdEngine>(
     engine.schedule.spawn(name, engine, body, fail)
 }
 
-impl<K: Droppable> Shell<K> {
+impl<K: DroppableKeyspace> Shell<K> {
     /// Sees to it that what was written at `durability` comes to be durable in the time that this
     /// names, whatever the store's own durability is. Without threads it is the next write after
     /// that time which syncs.

@@ -29,13 +29,13 @@ pub(crate) struct OpenTransaction {
 }
 
 /// What a transaction reads, which stays registered as long as this lives.
-pub(crate) struct HeldPoint<'t> {
+pub(crate) struct PinnedReadPoint<'t> {
     point: ReadPoint,
     /// O2.
     _held: MutexGuard<'t, Option<ReadPoint>>,
 }
 
-impl HeldPoint<'_> {
+impl PinnedReadPoint<'_> {
     /// The point.
     pub(crate) fn point(&self) -> ReadPoint {
         self.point
@@ -44,10 +44,10 @@ impl HeldPoint<'_> {
 
 impl OpenTransaction {
     /// What it reads; an error once the store has ended it.
-    pub(crate) fn read(&self) -> Result<HeldPoint<'_>> {
+    pub(crate) fn read(&self) -> Result<PinnedReadPoint<'_>> {
         let held = self.point.lock();
         let point = (*held).ok_or(Error::TransactionTooOld)?;
-        Ok(HeldPoint { point, _held: held })
+        Ok(PinnedReadPoint { point, _held: held })
     }
 
     /// Takes the point out, which the caller releases; `None` if somebody else has, or reads at it
@@ -59,11 +59,11 @@ impl OpenTransaction {
 
 /// All transactions that are open.
 #[derive(Debug, Default)]
-pub(crate) struct Transactions {
+pub(crate) struct OpenTransactions {
     open: Striped<Mutex<Vec<Arc<OpenTransaction>>>>,
 }
 
-impl Transactions {
+impl OpenTransactions {
     /// Begins one that reads at `point`, which is registered for it.
     pub(crate) fn begin(&self, point: ReadPoint, now: Duration) -> Arc<OpenTransaction> {
         let begun = Arc::new(OpenTransaction {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_number_is_released_once_and_by_whoever_comes_first() {
-        let transactions = Transactions::default();
+        let transactions = OpenTransactions::default();
         let at = Duration::from_secs;
         let (first, second) = (
             transactions.begin(ReadPoint::early(7), at(1)),

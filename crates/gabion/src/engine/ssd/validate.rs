@@ -5,10 +5,10 @@
 //! checks them one by one.
 
 use super::SsdEngine;
-use crate::engine::keyspaces::Named;
+use crate::engine::keyspaces::KeyspaceId;
 use crate::engine::read_set::ReadSet;
 use crate::engine::write::Write;
-use crate::log::{BatchEncoder, Op};
+use crate::log::{BatchEncoder, LogOp};
 use crate::{Error, Result};
 
 /// An error if something that a write depends on was written since it was read; `earlier` are the
@@ -45,8 +45,8 @@ pub(super) fn validate<'w, E: SsdEngine>(
 }
 
 /// The first key that was read and that a write changes, with its keyspace.
-fn first_change<K: Named>(reads: &ReadSet, write: Write<'_, K>) -> Option<(u32, Vec<u8>)> {
-    let changed = |op: Op<'_>| Some((op.keyspace, reads.changed_by(&op)?));
+fn first_change<K: KeyspaceId>(reads: &ReadSet, write: Write<'_, K>) -> Option<(u32, Vec<u8>)> {
+    let changed = |op: LogOp<'_>| Some((op.keyspace, reads.changed_by(&op)?));
     let any = |operations: &BatchEncoder| {
         // Numbers begin at 1; these tell nothing.
         operations.ops(1).map_while(|op| op.ok()).find_map(changed)
@@ -57,7 +57,7 @@ fn first_change<K: Named>(reads: &ReadSet, write: Write<'_, K>) -> Option<(u32, 
             kind,
             key,
             value,
-        } => changed(Op {
+        } => changed(LogOp {
             seq: 1,
             kind,
             keyspace: keyspace.id(),
@@ -68,7 +68,7 @@ fn first_change<K: Named>(reads: &ReadSet, write: Write<'_, K>) -> Option<(u32, 
     }
 }
 
-fn conflict(keyspace: &impl Named, key: &[u8]) -> Error {
+fn conflict(keyspace: &impl KeyspaceId, key: &[u8]) -> Error {
     Error::Conflict {
         keyspace: keyspace.name().to_owned(),
         key: key.to_vec(),

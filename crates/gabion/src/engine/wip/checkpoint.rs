@@ -30,8 +30,8 @@ use gabion_media::{Disk, Purpose};
 
 use super::Wip;
 use super::bucket::file::TableFile;
-use super::manifest::{Edit, Manifest, ManifestState};
-use crate::backup::source::{Source, SourceFile, SourcePiece};
+use super::manifest::{Manifest, ManifestState, VersionEdit};
+use crate::backup::source::{BackupSource, SourceFile, SourcePiece};
 use crate::log::{self, SealedLog};
 use crate::names::table_name;
 use crate::types::Seq;
@@ -60,7 +60,7 @@ impl Wip {
     }
 
     /// The store as it is now, for a backup: its tables, and in `staging` the log and a manifest.
-    pub(crate) fn backup(&self, staging: &Disk) -> Result<Source> {
+    pub(crate) fn backup(&self, staging: &Disk) -> Result<BackupSource> {
         self.flush_for_copy()?;
         let moment = self.take_moment(staging)?;
         let position = moment.last_seq;
@@ -68,7 +68,7 @@ impl Wip {
         tables.sort_unstable_by_key(|table| table.meta.file);
         self.write_manifest(moment, staging)?;
         let files = tables.into_iter().map(source_of);
-        Ok(Source {
+        Ok(BackupSource {
             position,
             files: files.collect::<Result<_>>()?,
         })
@@ -86,14 +86,14 @@ impl Wip {
     /// Writes a manifest that names the files of the moment, and `CURRENT`.
     fn write_manifest(&self, moment: Moment, target: &Disk) -> Result<()> {
         let mut last = vec![
-            Edit::LogTail {
+            VersionEdit::LogTail {
                 segment: moment.log_tail,
             },
-            Edit::LogSealed {
+            VersionEdit::LogSealed {
                 segment: moment.sealed.segment,
                 length: moment.sealed.length,
             },
-            Edit::LastSeq {
+            VersionEdit::LastSeq {
                 seq: moment.last_seq,
             },
         ];

@@ -68,53 +68,53 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::counters::{Counter, Tally};
-use super::keyspaces::{Droppable, Dropped, Named};
-use super::memtable::{ChunkPool, KeepOrder, MemTable};
-use super::own_options::OwnOptions;
-use super::range_deletes::Deletes;
-use super::ssd::{Follow, Shell, SsdEngine};
+use super::keyspaces::{DropSeq, DroppableKeyspace, KeyspaceId};
+use super::live_options::LiveKeyspaceOptions;
+use super::memtable::{ChunkPool, MemTable, OrderPolicy};
+use super::range_deletes::RangeDeletes;
+use super::ssd::{FeedSource, Shell, SsdEngine};
 use super::write;
 use crate::cache::BlockCache;
 use crate::expiry::ReadPoint;
-use crate::log::Event;
+use crate::log::KeyspaceEvent;
 use crate::types::Seq;
 use crate::{KeyspaceOptions, Result};
 
-use background::agenda::Agenda;
+use background::bucket_queue::BucketQueue;
 use bucket::file::TableFile;
 use bucket::{Bucket, BucketState, Router};
-use jobs::fresh::Fresh;
-use manifest::{Edit, Manifest};
-use policy::idleness::Idleness;
-use policy::ledger::Ledger;
-use policy::space::Totals;
-use policy::throttle::Throttle;
-use readpath::residency::Residency;
-use writepath::grouped::MetTables;
-use writepath::written::Written;
-use writepath::{Leader, Turns};
+use jobs::prewarm::PrewarmQueue;
+use manifest::{Manifest, VersionEdit};
+use policy::bucket_totals::BucketTotals;
+use policy::idle_detector::IdleDetector;
+use policy::space::SpaceTotals;
+use policy::write_controller::WriteController;
+use readpath::residency::PageResidency;
+use writepath::dirty_buckets::DirtyBuckets;
+use writepath::grouped::BatchTargets;
+use writepath::{PublishOrder, WipWriteHalf};
 
-pub(crate) use jobs::ingest::Ingest;
+pub(crate) use jobs::ingest::WipIngest;
 pub(super) use manifest::check_root;
-pub(crate) use readpath::scan::Scan;
+pub(crate) use readpath::scan::WipScan;
 pub(super) use repair::repair;
 pub(super) use verify::check_disk;
 
 /// One write, as its writer hands it in.
-pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
+pub(crate) type Write<'w> = write::Write<'w, WipKeyspace>;
 
 /// A keyspace: a name, and a router over its buckets.
-pub(crate) struct Keyspace {
+pub(crate) struct WipKeyspace {
     /// The number by which the log and the manifest know the keyspace.
     pub(crate) id: u32,
     /// The name that users give it.
     pub(crate) name: String,
     router: ArcSwap<Router>,
-    own: OwnOptions,
-    pub(crate) dropped: Dropped,
+    own: LiveKeyspaceOptions,
+    pub(crate) dropped: DropSeq,
 }
 
-impl Named for Keyspace {
+impl KeyspaceId for WipKeyspace {
     fn id(&self) -> u32 {
         self.id
     }
@@ -124,17 +124,17 @@ impl Named for Keyspace {
     }
 }
 
-impl Droppable for Keyspace {
-    fn dropped(&self) -> &Dropped {
+impl DroppableKeyspace for WipKeyspace {
+    fn dropped(&self) -> &DropSeq {
         &self.dropped
     }
 
-    fn own_options(&self) -> &OwnOptions {
+    fn own_options(&self) -> &LiveKeyspaceOptions {
         &self.own
     }
 }
 
-impl Keyspace {
+impl WipKeyspace {
     /// Whether the bucket is one of the keyspace's; one that was split is not any more.
     fn has(&self, bucket: &Bucket) -> bool {
         self.router.load().route(bucket.lower()).id == bucket.id
@@ -170,7 +170,7 @@ impl Keyspace {
 
 /// The engine. Background threads share it with the facade.
 pub(crate) struct Wip {
-    shell: Shell<Keyspace>,
+    shell: Shell<WipKeyspace>,
     cache: Arc<BlockCache>,
     pool: Arc<ChunkPool>,
     /// The log segment that was current when `visible` was last stored: what is in the log but not
@@ -178,28 +178,28 @@ pub(crate) struct Wip {
     published_segment: AtomicU64,
 
     /// The log's write half, shared by writers that go side by side.
-    leader: RwLock<Leader>,
+    leader: RwLock<WipWriteHalf>,
     /// Where they wait for their turn.
-    turns: Turns,
+    turns: PublishOrder,
 
     /// The manifest.
-    versions: Mutex<Versions>,
+    versions: Mutex<VersionSet>,
     /// Guards every change of a bucket's state and of a router.
-    install: Mutex<Install>,
+    install: Mutex<InstallState>,
 
-    idleness: Mutex<Idleness>,
-    throttle: Throttle,
+    idleness: Mutex<IdleDetector>,
+    throttle: WriteController,
     /// The space of the tables when it was last looked at.
-    totals: Mutex<Totals>,
-    residency: Residency,
+    totals: Mutex<SpaceTotals>,
+    residency: PageResidency,
     /// Tables to be made ready for readers.
-    fresh: Fresh,
+    fresh: PrewarmQueue,
     /// Which buckets are to be looked at.
-    agenda: Agenda,
+    agenda: BucketQueue,
     /// Sums over all buckets.
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<BucketTotals>,
     /// Which buckets hold writes in memory.
-    written: Written,
+    written: DirtyBuckets,
     /// Number of buckets of all keyspaces.
     bucket_count: AtomicUsize,
     /// Reads that asked the tables of buckets, in gets.
@@ -212,15 +212,15 @@ pub(crate) struct Wip {
 }
 
 impl Deref for Wip {
-    type Target = Shell<Keyspace>;
+    type Target = Shell<WipKeyspace>;
 
-    fn deref(&self) -> &Shell<Keyspace> {
+    fn deref(&self) -> &Shell<WipKeyspace> {
         &self.shell
     }
 }
 
 /// The manifest, and the numbers that were given out; changes with the store's structure.
-struct Versions {
+struct VersionSet {
     manifest: Manifest,
     next_file: u64,
     next_bucket: u64,
@@ -228,17 +228,17 @@ struct Versions {
 
 /// What the install lock guards besides the buckets' states.
 #[derive(Default)]
-struct Install {
+struct InstallState {
     /// MemTables that wait for their flush, oldest first.
-    frozen: VecDeque<Frozen>,
+    frozen: VecDeque<ImmutableMemTable>,
     /// Memory for the inserts of a batch; empty between them.
-    met: MetTables,
+    met: BatchTargets,
 }
 
-impl Install {
+impl InstallState {
     /// A MemTable waits for its flush no more. It is among the oldest, unless others overtook it.
     fn remove_frozen(&mut self, table: &Arc<MemTable>) {
-        let is_it = |frozen: &Frozen| Arc::ptr_eq(&frozen.table, table);
+        let is_it = |frozen: &ImmutableMemTable| Arc::ptr_eq(&frozen.table, table);
         if let Some(at) = self.frozen.iter().position(is_it) {
             self.frozen.remove(at);
         }
@@ -246,9 +246,9 @@ impl Install {
 }
 
 /// A MemTable that takes no more writes. After a split several buckets hold the same one.
-struct Frozen {
+struct ImmutableMemTable {
     table: Arc<MemTable>,
-    keyspace: Arc<Keyspace>,
+    keyspace: Arc<WipKeyspace>,
     lower: Box<[u8]>,
     upper: Option<Box<[u8]>>,
     /// When its first entry was written.
@@ -260,7 +260,7 @@ struct Frozen {
 impl Wip {
     /// As [`Wip::keyspace_with`], with no options of its own.
     #[cfg(test)]
-    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
+    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<WipKeyspace>> {
         self.keyspace_with(name, None)
     }
 
@@ -270,7 +270,7 @@ impl Wip {
         &self,
         name: &str,
         options: Option<&KeyspaceOptions>,
-    ) -> Result<Arc<Keyspace>> {
+    ) -> Result<Arc<WipKeyspace>> {
         if let Some(keyspace) = self.keyspaces.find(name)
             && keyspace.own.is_as_wanted(name, options)?
         {
@@ -283,7 +283,7 @@ impl Wip {
                 let wanted = options.in_place_of(name, &keyspace.own.get())?;
                 if wanted.encode() != keyspace.own.get().encode() {
                     let (id, options) = (keyspace.id, wanted.clone());
-                    self.apply(&mut versions, &[Edit::SetOptions { id, options }])?;
+                    self.apply(&mut versions, &[VersionEdit::SetOptions { id, options }])?;
                 }
                 keyspace.own.set(wanted);
             }
@@ -293,11 +293,11 @@ impl Wip {
         let bucket = versions.take_bucket_id();
         let options = options.cloned().unwrap_or_default();
         let mut edits = vec![
-            Edit::AddKeyspace {
+            VersionEdit::AddKeyspace {
                 id,
                 name: name.to_owned(),
             },
-            Edit::AddBucket {
+            VersionEdit::AddBucket {
                 id: bucket,
                 keyspace: id,
                 lower: Vec::new(),
@@ -306,30 +306,30 @@ impl Wip {
         ];
         if !options.is_empty() {
             let options = options.clone();
-            edits.push(Edit::SetOptions { id, options });
+            edits.push(VersionEdit::SetOptions { id, options });
         }
         self.apply(&mut versions, &edits)?;
         let bucket = Bucket::new((id, bucket), &[], None, self.empty_state());
         let router = ArcSwap::from_pointee(Router::new(vec![Arc::new(bucket)]));
-        let keyspace = Arc::new(Keyspace {
+        let keyspace = Arc::new(WipKeyspace {
             id,
             name: name.to_owned(),
             router,
-            own: OwnOptions::new(options, false),
-            dropped: Dropped::default(),
+            own: LiveKeyspaceOptions::new(options, false),
+            dropped: DropSeq::default(),
         });
         // ORDER: Relaxed; a figure that orders nothing.
         self.bucket_count.fetch_add(1, Ordering::Relaxed);
         self.keyspaces.add(&keyspace);
         let leader = &mut *self.leader.write();
         let last = leader.next_seq() - 1;
-        self.tell(leader, last, id, Event::Made { name });
+        self.tell(leader, last, id, KeyspaceEvent::Made { name });
         Ok(keyspace)
     }
 
     /// What the manifest keeps of the moment by which readers go, where anything expires.
-    fn moment_edit(&self, expires: bool) -> Option<Edit> {
-        expires.then(|| Edit::Moment {
+    fn moment_edit(&self, expires: bool) -> Option<VersionEdit> {
+        expires.then(|| VersionEdit::Moment {
             moment: self.moments.now(),
         })
     }
@@ -371,7 +371,7 @@ impl Wip {
     /// DURABLE: when it returns, the store's structure is the new one even after power loss. Where
     /// there is no space for the edits it is the old one, and the store goes on. Any other failure
     /// leaves unknown which of the two is on the medium, so the store turns read-only.
-    fn apply(&self, versions: &mut Versions, edits: &[Edit]) -> Result<()> {
+    fn apply(&self, versions: &mut VersionSet, edits: &[VersionEdit]) -> Result<()> {
         self.health.check_writable()?;
         let applied = versions.manifest.apply(edits);
         applied.map_err(|error| match versions.manifest.is_usable() {
@@ -381,18 +381,18 @@ impl Wip {
     }
 
     fn empty_state(&self) -> BucketState {
-        let keep = KeepOrder::of(&self.options);
+        let keep = OrderPolicy::of(&self.options);
         BucketState {
             active: Arc::new(MemTable::with_order(&self.pool, 0, keep, 0)),
             frozen: Vec::new(),
             levels: Arc::default(),
-            deletes: Deletes::default(),
+            deletes: RangeDeletes::default(),
         }
     }
 
-    /// Puts buckets of the same keys into the place of `old`, as [`Keyspace::exchange`] does. What
-    /// the old ones hold in memory is not theirs any more.
-    fn exchange(&self, keyspace: &Keyspace, old: &[Arc<Bucket>], new: Vec<Arc<Bucket>>) {
+    /// Puts buckets of the same keys into the place of `old`, as [`WipKeyspace::exchange`] does.
+    /// What the old ones hold in memory is not theirs any more.
+    fn exchange(&self, keyspace: &WipKeyspace, old: &[Arc<Bucket>], new: Vec<Arc<Bucket>>) {
         // ORDER: Relaxed (both); a figure that orders nothing.
         self.bucket_count.fetch_add(new.len(), Ordering::Relaxed);
         self.bucket_count.fetch_sub(old.len(), Ordering::Relaxed);
@@ -415,7 +415,7 @@ impl Wip {
     }
 
     /// All buckets of all keyspaces.
-    fn buckets(&self) -> Vec<(Arc<Keyspace>, Arc<Bucket>)> {
+    fn buckets(&self) -> Vec<(Arc<WipKeyspace>, Arc<Bucket>)> {
         let keyspaces = self.keyspaces.load();
         let mut buckets = Vec::new();
         for keyspace in keyspaces.iter() {
@@ -430,12 +430,12 @@ impl Wip {
         buckets
     }
 
-    fn lock_install(&self) -> MutexGuard<'_, Install> {
+    fn lock_install(&self) -> MutexGuard<'_, InstallState> {
         self.install.lock()
     }
 }
 
-impl Versions {
+impl VersionSet {
     fn take_file_number(&mut self) -> u64 {
         self.next_file += 1;
         self.next_file - 1
@@ -447,15 +447,15 @@ impl Versions {
     }
 
     /// What the manifest must know so that file numbers are never used twice.
-    fn next_file_edit(&self) -> Edit {
-        Edit::NextFile {
+    fn next_file_edit(&self) -> VersionEdit {
+        VersionEdit::NextFile {
             number: self.next_file,
         }
     }
 
     /// What the manifest must know so that bucket numbers are never used twice.
-    fn next_bucket_edit(&self) -> Edit {
-        Edit::NextBucket {
+    fn next_bucket_edit(&self) -> VersionEdit {
+        VersionEdit::NextBucket {
             id: self.next_bucket,
         }
     }

@@ -39,14 +39,14 @@ use super::bucket::file::{file_meta, table_meta};
 use super::bucket::{Levels, Router};
 use super::manifest::{FileMeta, Manifest, ManifestState, read_damaged};
 use super::readpath::has_newer;
-use super::readpath::scan::Scan;
+use super::readpath::scan::WipScan;
 use super::table::{Table, TableMeta, TableOptions, TableWriter};
-use super::{Keyspace, Wip, Write};
+use super::{Wip, WipKeyspace, Write};
 use crate::bytes::assign;
 use crate::cache::BlockCache;
-use crate::engine::ssd::{Commit, Lifecycle};
+use crate::engine::ssd::{CommitWrites, Lifecycle};
 use crate::engine::{Lost, RepairReport};
-use crate::log::{Malformed, Op, replay_operations};
+use crate::log::{LogOp, MalformedPayload, replay_operations};
 use crate::names::{CURRENT, LOCK, table_name};
 use crate::operands::{Operands, malformed_in_memory};
 use crate::types::{Kind, Seq, hash_key};
@@ -164,7 +164,7 @@ impl Merges {
         merges
     }
 
-    fn note(&mut self, merge: &Op<'_>) {
+    fn note(&mut self, merge: &LogOp<'_>) {
         let below = Operands::below_of(merge.value, merge.seq).unwrap_or(0);
         let known = self.0.entry((merge.keyspace, merge.key.to_vec()));
         let known = known.or_default();
@@ -178,18 +178,18 @@ impl Merges {
     }
 
     /// Whether no other merge covers one of the log.
-    fn counts(&self, merge: &Op<'_>) -> bool {
+    fn counts(&self, merge: &LogOp<'_>) -> bool {
         let known = self.0.get(&(merge.keyspace, merge.key.to_vec()));
         known.is_none_or(|known| known.iter().any(|(seq, _)| *seq == merge.seq))
     }
 }
 
 /// What is stored of a merge that covers itself alone.
-fn covering_itself(merge: &Op<'_>) -> Result<Vec<u8>, Malformed> {
+fn covering_itself(merge: &LogOp<'_>) -> Result<Vec<u8>, MalformedPayload> {
     Ok(Operands::decode(merge.value)?.from(0).encode())
 }
 
-fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, part: &Part<'_>) -> Result<()> {
+fn write(engine: &Wip, keyspace: &WipKeyspace, kind: Kind, part: &Part<'_>) -> Result<()> {
     let Part { key, value } = *part;
     let write = Write::Single {
         keyspace,
@@ -204,7 +204,7 @@ fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, part: &Part<'_>) -> Resu
 /// `seq`, the number of the range delete. All else that is there by now is older.
 fn delete_older(
     engine: &Arc<Wip>,
-    keyspace: &Keyspace,
+    keyspace: &WipKeyspace,
     tables: &Tables,
     part: &Part<'_>,
     seq: Seq,
@@ -212,7 +212,7 @@ fn delete_older(
     let upper = part.upper().map_or(Bound::Unbounded, Bound::Excluded);
     let store = Arc::<Wip>::clone(engine);
     let snapshot = engine.begin_snapshot();
-    let scan = Scan::new(store, keyspace, snapshot, Bound::Included(part.key), upper);
+    let scan = WipScan::new(store, keyspace, snapshot, Bound::Included(part.key), upper);
     let mut scan = scan.of_keys();
     while scan.advance()? {
         let (key, value): (_, &[u8]) = (scan.key(), &[]);
@@ -372,7 +372,7 @@ struct Tables {
 }
 
 impl Tables {
-    fn of(keyspace: &Keyspace) -> Tables {
+    fn of(keyspace: &WipKeyspace) -> Tables {
         let router = keyspace.router.load_full();
         let levels = router.buckets().iter().map(|bucket| {
             let levels = Arc::clone(&bucket.state.load().levels);
@@ -386,7 +386,7 @@ impl Tables {
     }
 
     /// Whether they have a newer version of an operation's key, as replay asks (`ingest`, N3).
-    fn have_newer(&self, operation: &Op<'_>) -> Result<bool> {
+    fn have_newer(&self, operation: &LogOp<'_>) -> Result<bool> {
         match operation.kind {
             Kind::DeleteRange => Ok(false),
             _ => self.have_newer_of(operation.key, operation.seq),
@@ -457,7 +457,7 @@ impl Flushed {
     }
 
     /// What of an operation is in no table: in the buckets that had not flushed it.
-    fn missing<'o>(&'o self, operation: &Op<'o>) -> Vec<Part<'o>> {
+    fn missing<'o>(&'o self, operation: &LogOp<'o>) -> Vec<Part<'o>> {
         let (key, value) = (operation.key, operation.value);
         let up_to = (operation.keyspace, key.to_vec());
         let first = self.buckets.range(..=up_to.clone()).next_back();
@@ -506,7 +506,7 @@ mod tests {
             ]),
         };
         let parts = |kind, key: &'static str, value: &'static str, seq| -> Vec<_> {
-            let operation = Op {
+            let operation = LogOp {
                 seq,
                 kind,
                 keyspace: 0,

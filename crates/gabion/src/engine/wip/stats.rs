@@ -3,7 +3,7 @@
 use super::Wip;
 use super::background::expired_bytes;
 use super::bucket::Bucket;
-use super::policy::width::bound;
+use super::policy::run_limits::bound;
 use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats};
 
 impl Wip {

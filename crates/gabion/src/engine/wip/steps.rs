@@ -3,44 +3,46 @@
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use super::writepath::Leader;
-use super::{Keyspace, Wip, Write};
+use super::writepath::WipWriteHalf;
+use super::{Wip, WipKeyspace, Write};
 use crate::Result;
 use crate::engine::ssd::SsdEngine;
-use crate::expiry::{ReadPoint, Record};
-use crate::log::{PendingLog, RoomFor};
-use crate::operands::Older;
+use crate::expiry::{ReadPoint, StoredRecord};
+use crate::log::{PendingLog, SegmentPurpose};
+use crate::operands::OlderVersion;
 use crate::types::{Seq, hash_key};
 
 impl SsdEngine for Wip {
-    type Keyspace = Keyspace;
-    type WriteHalf = Leader;
+    type Keyspace = WipKeyspace;
+    type WriteHalf = WipWriteHalf;
 
     const KEEPS_OPERANDS: bool = true;
 
-    fn lock_write_half(&self) -> impl DerefMut<Target = Leader> {
+    fn lock_write_half(&self) -> impl DerefMut<Target = WipWriteHalf> {
         self.leader.write()
     }
 
-    fn next_seq(leader: &mut Leader) -> Seq {
+    fn next_seq(leader: &mut WipWriteHalf) -> Seq {
         leader.next_seq()
     }
 
-    fn segment(leader: &Leader) -> u64 {
+    fn segment(leader: &WipWriteHalf) -> u64 {
         leader.segment()
     }
 
-    fn append(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
+    fn append(&self, leader: &mut WipWriteHalf, write: Write<'_>) -> Result<Seq> {
         self.log_write(leader, write)
     }
 
-    fn append_event(leader: &mut Leader, payload: &[u8]) -> Result<()> {
-        leader.append(&[payload], 0, RoomFor::Deletes).map(drop)
+    fn append_event(leader: &mut WipWriteHalf, payload: &[u8]) -> Result<()> {
+        leader
+            .append(&[payload], 0, SegmentPurpose::Deletes)
+            .map(drop)
     }
 
     fn insert_group<'w>(
         &self,
-        leader: &mut Leader,
+        leader: &mut WipWriteHalf,
         writes: impl Iterator<Item = (Write<'w>, Seq)>,
         segment: u64,
         whole: bool,
@@ -65,24 +67,24 @@ impl SsdEngine for Wip {
         Wip::write_beside(self, write, hash)
     }
 
-    fn is_newer(&self, keyspace: &Keyspace, key: &[u8], hash: u64, since: Seq) -> Result<bool> {
+    fn is_newer(&self, keyspace: &WipKeyspace, key: &[u8], hash: u64, since: Seq) -> Result<bool> {
         Wip::is_newer(keyspace, key, hash, since)
     }
 
     fn newer_in(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         range: (&[u8], Option<&[u8]>),
         since: Seq,
     ) -> Result<Option<Vec<u8>>> {
         Wip::newer_in(keyspace, range, since)
     }
 
-    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>> {
+    fn newest(&self, keyspace: &WipKeyspace, key: &[u8]) -> Result<Option<StoredRecord>> {
         self.find_record(keyspace, key, None)
     }
 
-    fn older(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Older> {
+    fn older(&self, keyspace: &WipKeyspace, key: &[u8]) -> Result<OlderVersion> {
         let router = keyspace.router.load();
         let state = router.route(key).state.load();
         Wip::older(self, keyspace, &state, key, hash_key(key))
@@ -101,8 +103,8 @@ impl SsdEngine for Wip {
         Wip::start_workers(self)
     }
 
-    fn tend_log(&self) {
-        Wip::tend_log(self);
+    fn maintain_log(&self) {
+        Wip::maintain_log(self);
     }
 
     fn end_snapshot(&self, point: ReadPoint) {

@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use gabion_media::{Purpose, SimDisk, Tear};
 
 use super::*;
 use crate::Error;
-use crate::log::{BatchEncoder, Log, LogOptions, RoomFor, batch_head, replay};
+use crate::log::{BatchEncoder, Log, LogOptions, SegmentPurpose, batch_head, replay};
 
 const KEYSPACES: u32 = 3;
 
@@ -26,7 +26,7 @@ fn begin(disk: &Disk) -> Log {
 }
 
 /// Appends batches of the numbers from `first` up to at least `last`; returns the next number.
-fn append(random: &mut Random, log: &mut Log, first: Seq, last: Seq) -> Seq {
+fn append(random: &mut SeededRng, log: &mut Log, first: Seq, last: Seq) -> Seq {
     let mut next = first;
     while next <= last {
         let mut batch = BatchEncoder::default();
@@ -46,7 +46,7 @@ fn append(random: &mut Random, log: &mut Log, first: Seq, last: Seq) -> Seq {
         }
         log.append(
             &[&batch_head(next, batch.count()), batch.bytes()],
-            RoomFor::Puts,
+            SegmentPurpose::Puts,
         )
         .unwrap();
         next += u64::from(batch.count());
@@ -57,7 +57,7 @@ fn append(random: &mut Random, log: &mut Log, first: Seq, last: Seq) -> Seq {
 /// Appends a record whose frame is valid and whose payload is not; returns its offset.
 fn append_damaged(log: &mut Log) -> u64 {
     let payload = batch_head(1, 1);
-    let end = log.append(&[&payload], RoomFor::Puts).unwrap();
+    let end = log.append(&[&payload], SegmentPurpose::Puts).unwrap();
     end.offset() - payload.len() as u64 - 8
 }
 
@@ -73,7 +73,7 @@ fn failed(seq: Seq) -> Error {
 fn replay_by(
     disk: &Disk,
     threads: usize,
-    apply: impl Fn(u64, Op<'_>) -> Result<()> + Sync,
+    apply: impl Fn(u64, LogOp<'_>) -> Result<()> + Sync,
 ) -> Result<(ReplayEnd, Seq)> {
     replay_chunks(disk, 1, &BTreeMap::new(), KEYSPACES, threads, || {
         |chunk: &Chunk<'_>| {
@@ -88,13 +88,13 @@ fn all_operations_come_once_and_range_deletes_in_their_turn() {
     for seed in 0..20 {
         let disk = Disk::simulated(&SimDisk::new());
         let mut log = begin(&disk);
-        let next = append(&mut Random::new(seed), &mut log, 1, 600);
+        let next = append(&mut SeededRng::new(seed), &mut log, 1, 600);
         assert!(log.current_segment() > 10);
         let mut expected = None;
         for threads in THREADS {
             let applied = Mutex::new(Vec::new());
             let (end, last_seq) = replay_by(&disk, threads, |segment, operation| {
-                let Op {
+                let LogOp {
                     seq, kind, value, ..
                 } = operation;
                 let mut applied = applied.lock();
@@ -119,7 +119,7 @@ fn all_operations_come_once_and_range_deletes_in_their_turn() {
 #[test]
 fn the_first_error_in_the_log_is_told_whoever_meets_it() {
     for seed in 0..30 {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let disk = Disk::simulated(&SimDisk::new());
         let mut log = begin(&disk);
         let next = append(&mut random, &mut log, 1, 600);
@@ -130,7 +130,7 @@ fn the_first_error_in_the_log_is_told_whoever_meets_it() {
         let bad: Vec<Seq> = (0..seed % 3).map(|_| 1 + random.below(next - 1)).collect();
         let bad_behind = next + 50;
         for threads in THREADS {
-            let error = replay_by(&disk, threads, |_, Op { seq, .. }| {
+            let error = replay_by(&disk, threads, |_, LogOp { seq, .. }| {
                 if bad.contains(&seq) || seq == bad_behind {
                     // Later ones that fail have time to fail before.
                     (0..50).for_each(|_| std::thread::yield_now());
@@ -155,11 +155,11 @@ fn the_first_error_in_the_log_is_told_whoever_meets_it() {
 fn a_panic_of_any_thread_ends_the_replay() {
     let disk = Disk::simulated(&SimDisk::new());
     let mut log = begin(&disk);
-    let next = append(&mut Random::new(7), &mut log, 1, 600);
+    let next = append(&mut SeededRng::new(7), &mut log, 1, 600);
     for threads in THREADS {
         for at in [1, next / 2, next - 1] {
             let replay = || {
-                replay_by(&disk, threads, |_, Op { seq, .. }| {
+                replay_by(&disk, threads, |_, LogOp { seq, .. }| {
                     assert!(seq != at, "on purpose");
                     Ok(())
                 })
@@ -195,7 +195,7 @@ fn segments_are_written_anew_once_and_only_where_nothing_proves_them() {
         let sim = SimDisk::new();
         let disk = Disk::simulated(&sim);
         let mut log = begin(&disk);
-        let mut random = Random::new(3);
+        let mut random = SeededRng::new(3);
         let mut next = 1;
         while log.current_segment() < 12 {
             next = append(&mut random, &mut log, next, next);
@@ -227,7 +227,7 @@ fn segments_are_written_anew_once_and_only_where_nothing_proves_them() {
 #[test]
 fn a_crash_while_segments_are_written_anew_leaves_a_prefix() {
     for seed in 0..8 {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let sim = SimDisk::recording();
         let disk = Disk::simulated(&sim);
         let mut log = begin(&disk);
@@ -270,7 +270,7 @@ fn a_segment_that_cannot_be_written_anew_costs_nothing() {
         for at in 1..15 {
             let sim = SimDisk::new();
             let disk = Disk::simulated(&sim);
-            let next = append(&mut Random::new(at), &mut begin(&disk), 1, 200);
+            let next = append(&mut SeededRng::new(at), &mut begin(&disk), 1, 200);
             let left = sim.process_kill(sim.ops());
             let disk = Disk::simulated(&left);
             // A copy that finds no space is tried again by the seal.

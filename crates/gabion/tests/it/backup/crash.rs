@@ -6,7 +6,7 @@ use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use super::{assert_restores, assert_whole, backup, engines, repository, some_store, write_all};
 use crate::support::{
-    Context, Random, Subject, Twin, Workload, assert_twin, base_seed, small_options,
+    PanicContext, SeededRng, Subject, Twin, Workload, assert_twin, base_seed, small_options,
 };
 
 /// Calls `test` with what each kill, and each loss of power, after an operation from `from` on
@@ -15,7 +15,7 @@ fn each_image(sim: &SimDisk, from: u64, test: impl Fn(&SimDisk, u64)) {
     for op in from..=sim.ops() {
         let image = |what: &str, image: &SimDisk| {
             let done = sim.describe(op).unwrap_or_default();
-            let _context = Context(|| format!("{what} after operation {op} ({done})"));
+            let _context = PanicContext(|| format!("{what} after operation {op} ({done})"));
             test(image, op);
         };
         image("killed", &sim.process_kill(op));
@@ -67,7 +67,7 @@ fn a_backup_that_is_interrupted_is_whole_or_none() {
         let (subject, twin, to, moments) = some_repository(&options);
         let before = to.ops();
         backup(&subject.db, &to);
-        let _context = Context(|| format!("{engine}"));
+        let _context = PanicContext(|| format!("{engine}"));
         each_image(&to, before, |image, op| {
             let repository = repository(image);
             let mut expected: Vec<(u64, &Twin)> = (1..).zip(&moments).collect();
@@ -109,7 +109,7 @@ fn a_prune_that_is_interrupted_leaves_what_stays() {
         let before = to.ops();
         repository(&to).prune(Keep::newest(1)).unwrap();
         let after = to.names();
-        let _context = Context(|| format!("{engine}"));
+        let _context = PanicContext(|| format!("{engine}"));
         each_image(&to, before, |image, _| {
             let repository = repository(image);
             assert_whole(&repository);
@@ -132,7 +132,7 @@ fn a_restore_that_is_interrupted_is_no_store_and_is_done_again() {
             repository.restore_on(3, &Disk::simulated(sim), BackupOptions::default())
         };
         restore(&sim).unwrap();
-        let _context = Context(|| format!("{engine}"));
+        let _context = PanicContext(|| format!("{engine}"));
         each_image(&sim, 0, |image, op| {
             let copy = image.process_kill(0);
             let opened = Db::open_on(
@@ -171,10 +171,11 @@ fn a_fault_of_the_repository_harms_neither_it_nor_the_store() {
         let probe = image();
         backup(&subject.db, &probe);
         let (operations, mut refused) = (probe.ops(), 0);
-        let mut random = Random::new(base_seed());
+        let mut random = SeededRng::new(base_seed());
         for op in 1..=operations {
             let (kind, forever) = (kinds[random.index(kinds.len())], random.one_in(2));
-            let _context = Context(|| format!("{engine}: {kind:?} at operation {op}, {forever}"));
+            let _context =
+                PanicContext(|| format!("{engine}: {kind:?} at operation {op}, {forever}"));
             let image = image();
             let repository = repository(&image);
             image.inject(Fault {
@@ -259,7 +260,7 @@ fn a_fault_of_a_restore_leaves_no_store() {
         restore(&probe).unwrap();
         for op in 1..=probe.ops() {
             for kind in [FaultKind::Eio, FaultKind::NoSpace] {
-                let _context = Context(|| format!("{engine}: {kind:?} at operation {op}"));
+                let _context = PanicContext(|| format!("{engine}: {kind:?} at operation {op}"));
                 let sim = SimDisk::recording();
                 sim.inject(Fault::once(op, kind));
                 if let Err(error) = restore(&sim) {

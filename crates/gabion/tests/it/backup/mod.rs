@@ -11,8 +11,8 @@ use gabion::{BackupInfo, BackupOptions, BackupRepository, Db, Engine, Error, Kee
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_copies_beside_writers,
-    assert_twin, base_seed, bytes_of, small_options,
+    KEYSPACES, PanicContext, SeededRng, Step, Subject, Twin, Workload,
+    assert_copies_beside_writers, assert_twin, base_seed, bytes_of, small_options,
 };
 
 /// The engines with backups.
@@ -116,7 +116,7 @@ fn bytes_read(sim: &SimDisk) -> u64 {
 #[test]
 fn what_has_not_changed_is_neither_read_nor_written_again() {
     for engine in engines() {
-        let _context = Context(|| format!("{engine}"));
+        let _context = PanicContext(|| format!("{engine}"));
         let (sim, to) = (SimDisk::new(), SimDisk::new());
         let db = larger_store(&sim, &larger_options(engine));
         let first = backup(&db, &to);
@@ -202,7 +202,7 @@ fn a_store_that_took_another_way_is_not_taken_for_what_it_was() {
             for round in 0..3_u64 {
                 let mut twin = twin.clone();
                 let seed = base_seed() ^ (way as u64) << 32 ^ round;
-                let mut random = Random::new(seed);
+                let mut random = SeededRng::new(seed);
                 // The same keys and lengths on both ways, so that the files have the same sizes.
                 for number in 0..200_u64 {
                     let value = bytes_of(random.word(), 100);

@@ -8,7 +8,8 @@ use gabion_media::{Disk, SimDisk};
 
 use super::{assert_restores, assert_whole, backup, engines, repository, restored};
 use crate::support::{
-    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, base_seed, option_sets, setting,
+    KEYSPACES, PanicContext, SeededRng, Step, Subject, Twin, Workload, base_seed, option_sets,
+    setting,
 };
 
 /// Restores in a history, about.
@@ -22,7 +23,7 @@ fn each_backup_restores_to_its_moment() {
     while restores < wanted {
         let options = &sets[usize::try_from(histories).unwrap() % sets.len()];
         let seed = base_seed().wrapping_mul(1_000_003) + histories;
-        let _context = Context(|| format!("seed {seed}: {options:?}"));
+        let _context = PanicContext(|| format!("seed {seed}: {options:?}"));
         restores += history(seed, options);
         histories += 1;
     }
@@ -31,7 +32,7 @@ fn each_backup_restores_to_its_moment() {
 
 /// Runs a history; how many backups of it were restored.
 fn history(seed: u64, options: &Options) -> u64 {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let to = SimDisk::new();
     let mut disk = Disk::simulated(&SimDisk::recording());
     let mut subject = Subject::open(&disk, options).unwrap();

@@ -10,7 +10,7 @@ use gabion::{
 use gabion_media::{Disk, SimDisk};
 
 use super::twin::{COUNTERS, Content, Did, Written, assert_same};
-use crate::support::Random;
+use crate::support::SeededRng;
 
 const NAMES: [&str; 3] = ["default", "some", COUNTERS];
 const KEYS: u64 = 40;
@@ -48,7 +48,7 @@ pub(super) struct Totals {
 pub(super) struct Machine {
     pub(super) sim: SimDisk,
     options: Options,
-    random: Random,
+    random: SeededRng,
     db: Option<Db>,
     content: Content,
     pub(super) written: Vec<Written>,
@@ -64,7 +64,7 @@ impl Machine {
         let mut machine = Machine {
             sim: sim.clone(),
             options,
-            random: Random::new(seed),
+            random: SeededRng::new(seed),
             db: None,
             content: Content::new(),
             written: Vec::new(),

@@ -8,7 +8,9 @@ use std::time::Duration;
 use gabion::{Action, ChangesOptions, Db, Durability, Error, Options, Position, check_disk};
 use gabion_media::{Disk, SimDisk, Tear};
 
-use crate::support::{Context, Random, base_seed, engines_on_disks, setting, small_options};
+use crate::support::{
+    PanicContext, SeededRng, base_seed, engines_on_disks, setting, small_options,
+};
 use machine::Machine;
 use twin::assert_rest;
 
@@ -25,7 +27,7 @@ fn consumers_find_all_that_was_committed() {
     for engine in engines_on_disks() {
         for number in 0..setting("GABION_CHANGES_CASES", 12) {
             let seed = base_seed() ^ (0xc4_0000 + number);
-            let _context = Context(|| format!("{engine}, seed {seed}"));
+            let _context = PanicContext(|| format!("{engine}, seed {seed}"));
             let mut machine = Machine::new(&SimDisk::new(), small(engine), seed);
             for _ in 0..400 {
                 machine.act();
@@ -57,13 +59,14 @@ fn a_power_cut_takes_nothing_that_was_acknowledged_and_tells_nothing_twice() {
             let names = machine.names.clone();
             let last = sim.ops();
             drop(machine);
-            let mut random = Random::new(seed);
+            let mut random = SeededRng::new(seed);
             for _ in 0..setting("GABION_CHANGES_IMAGES", 25) {
                 let at = first + random.below(last - first);
                 let style = Tear::ALL[random.index(Tear::ALL.len())];
                 let cut = random.word();
-                let _context =
-                    Context(|| format!("{engine}, seed {seed}, operation {at}, {style:?}, {cut}"));
+                let _context = PanicContext(|| {
+                    format!("{engine}, seed {seed}, operation {at}, {style:?}, {cut}")
+                });
                 let image = sim.power_cut(at, cut, style);
                 let db = open(&image, &small(engine));
                 let visible = db.stats().visible_seq;
@@ -598,7 +601,7 @@ fn runs_without_a_write_move_no_position() {
             (true, true, false),
             (true, true, true),
         ] {
-            let _context = Context(|| format!("{engine}: {written}, {flushed}, {killed}"));
+            let _context = PanicContext(|| format!("{engine}: {written}, {flushed}, {killed}"));
             let mut sim = SimDisk::new();
             let reopen = |sim: &mut SimDisk, db: Db| {
                 let left = sim.process_kill(sim.ops());

@@ -4,7 +4,9 @@ use gabion::{Db, Options, Result};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use super::record::{Promise, Recording};
-use crate::support::{Context, KEYSPACES, Pairs, Random, Twin, assert_sound, bytes_of, read_all};
+use crate::support::{
+    KEYSPACES, Pairs, PanicContext, SeededRng, Twin, assert_sound, bytes_of, read_all,
+};
 
 /// How deep power cuts nest: the second one strikes the recovery from a recovery.
 const DEPTH: u32 = 2;
@@ -66,7 +68,7 @@ pub(super) fn explore(recording: &Recording) -> Counts {
     let mut explorer = Explorer {
         options: &recording.options,
         history: &recording.history,
-        random: Random::new(recording.seed),
+        random: SeededRng::new(recording.seed),
         counts: Counts::default(),
     };
     for op in 0..=recording.sim.ops() {
@@ -78,7 +80,7 @@ pub(super) fn explore(recording: &Recording) -> Counts {
 struct Explorer<'r> {
     options: &'r Options,
     history: &'r [Twin],
-    random: Random,
+    random: SeededRng,
     counts: Counts,
 }
 
@@ -88,7 +90,7 @@ impl Explorer<'_> {
         for _ in 0..CUTS_PER_OPERATION {
             let style = STYLES[self.random.index(STYLES.len())];
             let cut = self.random.word();
-            let _context = Context(|| {
+            let _context = PanicContext(|| {
                 let what = sim.describe(op).unwrap_or_default();
                 let options = &recording.options;
                 format!(
@@ -107,7 +109,8 @@ impl Explorer<'_> {
         if !self.random.one_in(4) {
             return;
         }
-        let _context = Context(|| format!("seed {seed}, end of the process after operation {op}"));
+        let _context =
+            PanicContext(|| format!("seed {seed}, end of the process after operation {op}"));
         let image = sim.process_kill(op);
         let found = self.check(&image, recording.after_kill(op));
         self.counts.process_ends += 1;
@@ -189,7 +192,7 @@ impl Explorer<'_> {
         for op in 0..=expected.operations {
             let style = Tear::ALL[self.random.index(Tear::ALL.len())];
             let cut = self.random.word();
-            let _context = Context(|| {
+            let _context = PanicContext(|| {
                 let what = image.describe(op).unwrap_or_default();
                 format!("cut again at depth {depth}: {style:?} {cut:#x} after {op} ({what})")
             });

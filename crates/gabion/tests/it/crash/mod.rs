@@ -23,8 +23,8 @@ use gabion_media::{Fault, FaultKind, SimDisk};
 use record::Recording;
 
 use crate::support::{
-    Random, Totals, Workload, base_seed, each_seed, engines_on_disks, roomy_options, roomy_tuning,
-    setting, small_options, small_tuning, with_little_memory,
+    SeededRng, Totals, Workload, base_seed, each_seed, engines_on_disks, roomy_options,
+    roomy_tuning, setting, small_options, small_tuning, with_little_memory,
 };
 
 /// Writes of a workload.
@@ -41,7 +41,7 @@ const WRITES_DROPPING: usize = 40;
 
 /// The options of the workload with a seed: as small as possible, everything done by the writer.
 fn options_of(engine: Engine, seed: u64) -> Options {
-    let mut random = Random::new(seed ^ 0x0007_1045);
+    let mut random = SeededRng::new(seed ^ 0x0007_1045);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
     let memtables = [4 << 10, 48 << 10, 96 << 10, 160 << 10][random.index(4)];
     let log_bytes_max = [2 << 10, 16 << 10, 64 << 10][random.index(3)];
@@ -62,7 +62,7 @@ fn options_of(engine: Engine, seed: u64) -> Options {
 /// Those of a workload whose tables are small and do not overlap: some are gathered and others
 /// moved, two runs or several at a time.
 fn appending_options_of(seed: u64) -> Options {
-    let mut random = Random::new(seed ^ 0x00a9_9e4d);
+    let mut random = SeededRng::new(seed ^ 0x00a9_9e4d);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
     let sublevels_min = [2, 3, 5][random.index(3)];
     let memtables = [4 << 10, 64 << 10][random.index(2)];

@@ -4,7 +4,7 @@ use gabion::{Durability, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, KEYSPACES, Step, Subject, Totals, Twin, Workload, assert_twin, log_number,
+    KEYSPACES, PanicContext, Step, Subject, Totals, Twin, Workload, assert_twin, log_number,
 };
 
 /// What holds from an operation of the disk on.
@@ -51,7 +51,7 @@ impl Recording {
 
     /// The same on a disk that may lie.
     pub(super) fn on(sim: SimDisk, seed: u64, workload: &Workload, options: Options) -> Recording {
-        let _context = Context(|| format!("recording the workload of seed {seed}"));
+        let _context = PanicContext(|| format!("recording the workload of seed {seed}"));
         let start = Mark {
             op: 0,
             begun: 0,

@@ -15,7 +15,7 @@ use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 use run::{Counts, Run};
 
 use crate::support::{
-    Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed,
+    PanicContext, SeededRng, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed,
     engines_on_disks, roomy_options, roomy_tuning, setting, small_options, small_tuning,
     with_little_memory,
 };
@@ -45,7 +45,7 @@ const READ_FAULTS: [(FaultKind, bool); 3] = [
 ];
 
 fn options_of(engine: Engine, seed: u64) -> Options {
-    let mut random = Random::new(seed ^ 0x0fa1_0175);
+    let mut random = SeededRng::new(seed ^ 0x0fa1_0175);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
     let memtables = [4 << 10, 48 << 10, 96 << 10][random.index(3)];
     let log_bytes_max = [2 << 10, 16 << 10][random.index(2)];
@@ -65,7 +65,7 @@ fn options_of(engine: Engine, seed: u64) -> Options {
 
 /// Those of a workload whose tables are small and do not overlap.
 fn appending_options_of(seed: u64) -> Options {
-    let mut random = Random::new(seed ^ 0x00a9_9e4d);
+    let mut random = SeededRng::new(seed ^ 0x00a9_9e4d);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
     roomy_options()
         .durability(durability)
@@ -94,7 +94,7 @@ fn strike_everywhere(seed: u64, workload: &Workload, options: &Options) -> Count
         } else {
             Fault::once(at, kind)
         };
-        let _context = Context(|| {
+        let _context = PanicContext(|| {
             let what = sound.describe(at).unwrap_or_default();
             format!("seed {seed}, {fault:?} (operation {at} was: {what}), {options:?}")
         });
@@ -203,12 +203,12 @@ fn writes_go_on_when_a_full_disk_has_space_again() {
 
 fn go_on_after_full(engine: Engine) {
     for seed in base_seed()..base_seed() + 10 {
-        let _context = Context(|| format!("{engine}, seed {seed}"));
+        let _context = PanicContext(|| format!("{engine}, seed {seed}"));
         let options = options_of(engine, seed).log_bytes_max(16 << 10);
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = crate::support::Twin::new(crate::support::KEYSPACES.len());
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let mut refused = 0;
         let mut went_on = 0;
         for round in 0..600_u64 {

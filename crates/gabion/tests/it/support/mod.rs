@@ -8,7 +8,7 @@ mod twin;
 mod workload;
 
 pub(crate) use copies::assert_copies_beside_writers;
-pub(crate) use gabion_media::seeded::{Context, Random, each_seed, setting};
+pub(crate) use gabion_media::seeded::{PanicContext, SeededRng, each_seed, setting};
 pub(crate) use options::{
     Ticker, drawn_options, engines_on_disks, mapped, option_sets, roomy_options, roomy_tuning,
     small_mapped, small_options, small_tuning, tuned, with_little_memory,

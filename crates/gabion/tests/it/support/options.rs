@@ -13,7 +13,7 @@ use gabion::{
     Tuning,
 };
 
-use super::Random;
+use super::SeededRng;
 
 /// A store in which a few hundred writes flush, compact, split and turn the log over, all of it in
 /// the writing thread.
@@ -267,7 +267,7 @@ fn wip_option_sets() -> Vec<Options> {
 /// Where the background may write so little that a test would wait for it, and sometimes else, the
 /// clock is one that is moved by hand, by a [`Ticker`].
 pub(crate) fn drawn_options(engine: Engine, seed: u64) -> Options {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let random = &mut random;
     let mapped = engine.capabilities().mapped;
     let checkpoints = one_of(random, &[true, true, false]);
@@ -297,7 +297,7 @@ pub(crate) fn drawn_options(engine: Engine, seed: u64) -> Options {
         .changes_bytes_max(one_of(random, &[0, 10 << 10, 1 << 30]))
 }
 
-fn drawn_mapped(random: &mut Random, mapped: bool, checkpoints: bool) -> MappedOptions {
+fn drawn_mapped(random: &mut SeededRng, mapped: bool, checkpoints: bool) -> MappedOptions {
     MappedOptions::default()
         .checkpoints(checkpoints)
         .records_planned(one_of(random, &[0, 1, 64, 4096]))
@@ -307,7 +307,7 @@ fn drawn_mapped(random: &mut Random, mapped: bool, checkpoints: bool) -> MappedO
 }
 
 /// Sizes, and that of the MemTables among them.
-fn drawn_sizes(random: &mut Random) -> (u64, Tuning) {
+fn drawn_sizes(random: &mut SeededRng) -> (u64, Tuning) {
     let memtables = one_of(random, &[4 << 10, 16 << 10, 64 << 10, 256 << 10]);
     let tuning = Tuning::default()
         .memtable_budget_bytes(memtables)
@@ -317,7 +317,7 @@ fn drawn_sizes(random: &mut Random) -> (u64, Tuning) {
     (memtables, tuning)
 }
 
-fn drawn_levels(random: &mut Random, tuning: Tuning) -> Tuning {
+fn drawn_levels(random: &mut SeededRng, tuning: Tuning) -> Tuning {
     let sublevels_min = one_of(random, &[2, 3, 4]);
     tuning
         .sublevels_min(sublevels_min)
@@ -326,7 +326,7 @@ fn drawn_levels(random: &mut Random, tuning: Tuning) -> Tuning {
         .read_weight(one_of(random, &[0, 1, 100, u32::MAX]))
 }
 
-fn drawn_forms(random: &mut Random, tuning: Tuning) -> Tuning {
+fn drawn_forms(random: &mut SeededRng, tuning: Tuning) -> Tuning {
     let forms = [
         MemTableForm::Adaptive,
         MemTableForm::Ordered,
@@ -340,7 +340,7 @@ fn drawn_forms(random: &mut Random, tuning: Tuning) -> Tuning {
         .writers_side_by_side(one_of(random, &[false, true]))
 }
 
-fn drawn_background(random: &mut Random, mut options: Options) -> Options {
+fn drawn_background(random: &mut SeededRng, mut options: Options) -> Options {
     let rate = one_of(random, &[0, 0, 1_000, 50_000, 1 << 20, u64::MAX]);
     let is_limited = (1..u64::MAX).contains(&rate);
     // A clock that moves on by seconds while a job takes a moment would make everything garbage
@@ -359,7 +359,7 @@ fn drawn_background(random: &mut Random, mut options: Options) -> Options {
 }
 
 /// Mapped stores write a checkpoint for each sync, and have no `Sync` without checkpoints.
-fn drawn_durability(random: &mut Random, mapped: bool, checkpoints: bool) -> Durability {
+fn drawn_durability(random: &mut SeededRng, mapped: bool, checkpoints: bool) -> Durability {
     let least = match mapped {
         true => Duration::from_millis(1),
         false => Duration::from_nanos(1),
@@ -375,7 +375,7 @@ fn drawn_durability(random: &mut Random, mapped: bool, checkpoints: bool) -> Dur
     one_of(random, &levels[..usable])
 }
 
-fn one_of<T: Copy>(random: &mut Random, values: &[T]) -> T {
+fn one_of<T: Copy>(random: &mut SeededRng, values: &[T]) -> T {
     values[random.index(values.len())]
 }
 

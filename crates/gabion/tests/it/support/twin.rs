@@ -122,7 +122,7 @@ fn brief(value: Option<&Arc<[u8]>>) -> String {
 
 /// Bytes that differ for different seeds and, but for short ones, at different places.
 pub(crate) fn bytes_of(seed: u64, len: usize) -> Arc<[u8]> {
-    let mut random = super::Random::new(seed);
+    let mut random = super::SeededRng::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         bytes.extend(random.word().to_le_bytes());

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use gabion::Engine;
 
-use super::{Change, KEYSPACES, Operation, Random, bytes_of};
+use super::{Change, KEYSPACES, Operation, SeededRng, bytes_of};
 
 /// One step of a workload.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct Workload {
 impl Workload {
     /// About `writes` writes and a few other steps between them.
     pub(crate) fn new(seed: u64, writes: usize) -> Workload {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let keys = 4 + random.below(60);
         let sync_one_in = [2, 8, 1 << 40][random.index(3)];
         let mut steps = Vec::new();
@@ -69,7 +69,7 @@ impl Workload {
     /// As [`Workload::new`], of keys that ascend and are mostly flushed as soon as they are
     /// written: small tables that do not overlap, with a large one here and there.
     pub(crate) fn appending(seed: u64, writes: usize) -> Workload {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let sync_one_in = [2, 8, 1 << 40][random.index(3)];
         let flush_one_in = 1 + random.below(2);
         let mut steps = Vec::new();
@@ -108,7 +108,7 @@ impl Workload {
     /// As [`Workload::new`], with an ingest after one in five writes: of few keys or of many, often
     /// the same that were written before.
     pub(crate) fn ingesting(seed: u64, writes: usize) -> Workload {
-        let mut random = Random::new(seed ^ 0x1_9e57);
+        let mut random = SeededRng::new(seed ^ 0x1_9e57);
         let mut workload = Workload::new(seed, writes);
         let mut steps = Vec::new();
         for step in workload.steps {
@@ -124,7 +124,7 @@ impl Workload {
 
     /// As [`Workload::new`], with a drop of a keyspace after one in six writes.
     pub(crate) fn dropping(seed: u64, writes: usize) -> Workload {
-        let mut random = Random::new(seed ^ 0xd_209);
+        let mut random = SeededRng::new(seed ^ 0xd_209);
         let mut workload = Workload::new(seed, writes);
         let mut steps = Vec::new();
         for step in workload.steps {
@@ -159,7 +159,7 @@ fn appended_key(number: u64) -> Vec<u8> {
 }
 
 /// A put of a key above all that were put before.
-fn appended(random: &mut Random, keyspace: usize, number: u64) -> Operation {
+fn appended(random: &mut SeededRng, keyspace: usize, number: u64) -> Operation {
     let len = match random.below(12) {
         0 | 1 => 4_000 + random.index(9_000),
         _ => random.index(150),
@@ -169,7 +169,7 @@ fn appended(random: &mut Random, keyspace: usize, number: u64) -> Operation {
 }
 
 /// Puts of one keyspace whose keys ascend.
-fn ingested(random: &mut Random) -> Vec<Operation> {
+fn ingested(random: &mut SeededRng) -> Vec<Operation> {
     let keyspace = random.index(KEYSPACES.len());
     let count = [0, 1, 3, 12, 60][random.index(5)];
     let len_max = [20, 200, 1_500][random.index(3)];
@@ -185,7 +185,7 @@ fn ingested(random: &mut Random) -> Vec<Operation> {
         .collect()
 }
 
-fn operation(random: &mut Random, keys: u64) -> Operation {
+fn operation(random: &mut SeededRng, keys: u64) -> Operation {
     let number = random.below(keys);
     let key = match number % 5 {
         0 => format!("{number}").into_bytes(),

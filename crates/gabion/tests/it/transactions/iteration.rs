@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::{engines, open};
-use crate::support::{Random, base_seed, each_seed, setting, small_options};
+use crate::support::{SeededRng, base_seed, each_seed, setting, small_options};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn small(random: &mut Random, limit: u64) -> u8 {
+fn small(random: &mut SeededRng, limit: u64) -> u8 {
     u8::try_from(random.below(limit)).expect("a small limit")
 }
 
-fn key(random: &mut Random) -> Vec<u8> {
+fn key(random: &mut SeededRng) -> Vec<u8> {
     let number = small(random, 60);
     match number % 7 {
         0 => vec![b'k'],
@@ -21,7 +21,7 @@ fn key(random: &mut Random) -> Vec<u8> {
     }
 }
 
-fn bounds(random: &mut Random) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn bounds(random: &mut SeededRng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut bound = || match random.below(3) {
         0 => Bound::Unbounded,
         1 => Bound::Included(key(random)),
@@ -47,7 +47,7 @@ fn a_range_is_what_a_map_has_from_both_ends() {
             base_seed(),
             |begun| begun < runs,
             |seed| {
-                let random = &mut Random::new(seed);
+                let random = &mut SeededRng::new(seed);
                 let db = open(engine, small_options());
                 let keyspace = db.keyspace("keyspace").unwrap();
                 let mut map = Map::new();

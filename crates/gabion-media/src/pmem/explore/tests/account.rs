@@ -1,6 +1,6 @@
 //! Two accounts with an undo log: what recovery itself stores, and crashes of it.
 
-use super::super::{Limits, Outcome, Stage, Subject};
+use super::super::{ExploreLimits, OpOutcome, Subject, SubjectMedium};
 use super::{Words, assert_caught, assert_clean, explore};
 
 /// What is wrong with the accounts.
@@ -63,7 +63,7 @@ impl Subject for Accounts {
         4096
     }
 
-    fn create(&self, stage: &Stage) -> Result<Words, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Words, String> {
         let words = Words(stage.medium());
         for (offset, value) in [(FIRST, 100), (SECOND, 100), (LOG, 0), (LOCK, 0)] {
             words.set(offset, value);
@@ -75,7 +75,7 @@ impl Subject for Accounts {
         Ok(words)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Words>, String> {
         let words = Words(stage.medium());
         if words.get(0) != MAGIC {
             return Ok(None);
@@ -84,10 +84,10 @@ impl Subject for Accounts {
         Ok(Some(words))
     }
 
-    fn apply(&self, words: &Words, amount: &u64) -> Result<Outcome, String> {
+    fn apply(&self, words: &Words, amount: &u64) -> Result<OpOutcome, String> {
         let (first, second) = (words.get(FIRST), words.get(SECOND));
         if *amount > first {
-            return Ok(Outcome::Refused);
+            return Ok(OpOutcome::Refused);
         }
         words.set(LOCK, 1);
         words.set(LOG + 8, first);
@@ -103,7 +103,7 @@ impl Subject for Accounts {
         words.set(LOG, 0);
         words.persist(LOG);
         words.set(LOCK, 0);
-        Ok(Outcome::Done)
+        Ok(OpOutcome::Done)
     }
 
     fn content(&self, words: &Words) -> Result<(u64, u64), String> {
@@ -143,9 +143,9 @@ const OPS: [u64; 4] = [30, 5, 900, 7];
 fn correct_accounts_are_clean_also_when_recovery_crashes() {
     let report = assert_clean(&Accounts(Bug::Nothing), &OPS);
     assert!(report.total().nested > 0, "{report}");
-    let deep = Limits {
+    let deep = ExploreLimits {
         depth: 3,
-        ..Limits::default()
+        ..ExploreLimits::default()
     };
     let deeper = explore(&Accounts(Bug::Nothing), &OPS, deep);
     assert!(deeper.is_clean(), "{deeper}");
@@ -155,13 +155,13 @@ fn correct_accounts_are_clean_also_when_recovery_crashes() {
 #[test]
 fn a_recovery_that_forgets_its_log_early_needs_a_second_crash_to_be_caught() {
     let accounts = Accounts(Bug::LogForgottenEarly);
-    let once = Limits {
+    let once = ExploreLimits {
         depth: 1,
-        ..Limits::default()
+        ..ExploreLimits::default()
     };
     assert!(explore(&accounts, &OPS, once).is_clean());
     assert_caught(&accounts, &OPS, "are not 200");
-    let report = explore(&accounts, &OPS, Limits::default());
+    let report = explore(&accounts, &OPS, ExploreLimits::default());
     let text = report.to_string();
     assert!(text.contains("recovery from a failure"), "{text}");
     assert!(text.contains("The recovery was that from"), "{text}");
@@ -186,13 +186,13 @@ fn every_combination_is_tried_when_loads_are_not_reported_and_the_outcome_is_the
         fn bytes(&self) -> u64 {
             self.0.bytes()
         }
-        fn create(&self, stage: &Stage) -> Result<Words, String> {
+        fn create(&self, stage: &SubjectMedium) -> Result<Words, String> {
             self.0.create(stage)
         }
-        fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+        fn open(&self, stage: &SubjectMedium) -> Result<Option<Words>, String> {
             self.0.open(stage)
         }
-        fn apply(&self, words: &Words, amount: &u64) -> Result<Outcome, String> {
+        fn apply(&self, words: &Words, amount: &u64) -> Result<OpOutcome, String> {
             self.0.apply(words, amount)
         }
         fn content(&self, words: &Words) -> Result<(u64, u64), String> {
@@ -219,6 +219,6 @@ fn every_combination_is_tried_when_loads_are_not_reported_and_the_outcome_is_the
         Bug::PutBackNotFlushed,
         Bug::NoRecovery,
     ] {
-        assert!(!explore(&Blind(Accounts(bug)), &OPS, Limits::default()).is_clean());
+        assert!(!explore(&Blind(Accounts(bug)), &OPS, ExploreLimits::default()).is_clean());
     }
 }

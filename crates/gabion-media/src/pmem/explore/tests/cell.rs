@@ -1,7 +1,7 @@
 //! A pair of words, replaced as a whole: two slots, and a word that selects one of them.
 
-use super::super::{Explorer, Failure, Limits, Outcome, Run, Stage, Subject};
-use super::{Act, Words, assert_caught, assert_clean, explore};
+use super::super::{CrashKind, ExploreLimits, Explorer, OpOutcome, Run, Subject, SubjectMedium};
+use super::{HistoryStep, Words, assert_caught, assert_clean, explore};
 
 /// What is wrong with a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Subject for Cell {
         4096
     }
 
-    fn create(&self, stage: &Stage) -> Result<Words, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Words, String> {
         let words = Words(stage.medium());
         let magic_first = self.0 == Bug::MagicFirst;
         if magic_first {
@@ -62,12 +62,12 @@ impl Subject for Cell {
         Ok(words)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Words>, String> {
         let words = Words(stage.medium());
         Ok((words.get(0) == MAGIC).then_some(words))
     }
 
-    fn apply(&self, words: &Words, op: &(u64, u64)) -> Result<Outcome, String> {
+    fn apply(&self, words: &Words, op: &(u64, u64)) -> Result<OpOutcome, String> {
         let selection = words.get(SELECTION) + u64::from(self.0 != Bug::InPlace);
         let at = slot(selection);
         words.set(at, op.0);
@@ -90,7 +90,7 @@ impl Subject for Cell {
             words.flush(SELECTION);
         }
         words.fence();
-        Ok(Outcome::Done)
+        Ok(OpOutcome::Done)
     }
 
     fn content(&self, words: &Words) -> Result<(u64, u64), String> {
@@ -130,9 +130,9 @@ fn a_correct_cell_is_clean_and_all_its_steps_are_covered() {
     assert_eq!(report.kinds["replace"].sampled, 0);
     // A failure while the slot is written leaves four images that differ, but none that recovery
     // could tell apart: the slot is not selected. One is tried for each moment of that kind.
-    let once = Limits {
+    let once = ExploreLimits {
         depth: 1,
-        ..Limits::default()
+        ..ExploreLimits::default()
     };
     let report = explore(&Cell(Bug::Nothing), &OPS, once);
     assert!(report.kinds["replace"].images <= 20, "{report}");
@@ -150,7 +150,7 @@ fn each_bug_of_a_cell_is_caught() {
 
 #[test]
 fn a_store_that_bypasses_the_medium_is_found() {
-    let acts = OPS.map(Act::Op);
+    let acts = OPS.map(HistoryStep::Op);
     let error = Run::record(&Cell(Bug::Bypass), "bypass", &[], &acts).err();
     let error = error.expect("it is seen");
     assert!(error.contains("the word at 0xc8 was changed"), "{error}");
@@ -159,9 +159,9 @@ fn a_store_that_bypasses_the_medium_is_found() {
 
 #[test]
 fn the_death_of_a_process_loses_no_store_but_tears_pairs() {
-    let process = Limits {
-        failure: Failure::Process,
-        ..Limits::default()
+    let process = ExploreLimits {
+        failure: CrashKind::Process,
+        ..ExploreLimits::default()
     };
     for bug in [
         Bug::SlotNotFlushed,
@@ -179,9 +179,9 @@ fn the_death_of_a_process_loses_no_store_but_tears_pairs() {
 #[test]
 fn every_flush_and_fence_of_a_cell_is_needed() {
     let cell = Cell(Bug::Nothing);
-    let acts = OPS.map(Act::Op);
+    let acts = OPS.map(HistoryStep::Op);
     let run = Run::record(&cell, "replace", &[], &acts).unwrap();
-    let mut explorer = Explorer::new(&cell, Limits::default());
+    let mut explorer = Explorer::new(&cell, ExploreLimits::default());
     assert!(explorer.explore(&run).is_clean());
     let report = explorer.mutants(&[&run]);
     println!("{report}");
@@ -204,7 +204,7 @@ fn every_flush_and_fence_of_a_cell_is_needed() {
 
 #[test]
 fn a_violation_is_told_with_the_fate_of_each_store() {
-    let report = explore(&Cell(Bug::NoFenceBetween), &OPS, Limits::default());
+    let report = explore(&Cell(Bug::NoFenceBetween), &OPS, ExploreLimits::default());
     let text = report.to_string();
     for part in [
         "VIOLATION",
@@ -220,7 +220,7 @@ fn a_violation_is_told_with_the_fate_of_each_store() {
         "the places in the source: {text}"
     );
     // The same seed finds the same.
-    let again = explore(&Cell(Bug::NoFenceBetween), &OPS, Limits::default());
+    let again = explore(&Cell(Bug::NoFenceBetween), &OPS, ExploreLimits::default());
     assert_eq!(again.violations[0].context, report.violations[0].context);
     assert_eq!(again.kinds, report.kinds);
 }

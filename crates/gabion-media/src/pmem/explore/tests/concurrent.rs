@@ -5,7 +5,8 @@ use std::sync::Barrier;
 use std::sync::atomic::Ordering;
 
 use super::super::{
-    Access, ConcurrentRun, Explorer, Keyed, Limits, Outcome, Report, Stage, Subject,
+    Access, ConcurrentRun, ExploreLimits, Explorer, Keyed, OpOutcome, Report, Subject,
+    SubjectMedium,
 };
 use super::Words;
 
@@ -41,16 +42,16 @@ impl Subject for Registers {
         4096
     }
 
-    fn create(&self, stage: &Stage) -> Result<Words, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Words, String> {
         Ok(Words(stage.medium()))
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Words>, String> {
         Ok(Some(Words(stage.medium())))
     }
 
-    fn apply(&self, words: &Words, op: &Op) -> Result<Outcome, String> {
-        self.access(words, op).map(|_| Outcome::Done)
+    fn apply(&self, words: &Words, op: &Op) -> Result<OpOutcome, String> {
+        self.access(words, op).map(|_| OpOutcome::Done)
     }
 
     fn content(&self, words: &Words) -> Result<BTreeMap<u64, u64>, String> {
@@ -134,7 +135,7 @@ impl Keyed for Registers {
 
 fn explore(subject: &Registers, setup: &[Op], threads: &[Vec<Op>], seed: u64) -> Report {
     let run = ConcurrentRun::record(subject, "threads", setup, threads, seed).unwrap();
-    let report = Explorer::new(subject, Limits::default()).explore(&run);
+    let report = Explorer::new(subject, ExploreLimits::default()).explore(&run);
     println!("{report}");
     report
 }

@@ -1,7 +1,7 @@
 //! Golden persist traces.
 
-use super::super::{Outcome, Run, Stage, Subject};
-use super::{Act, Words};
+use super::super::{OpOutcome, Run, Subject, SubjectMedium};
+use super::{HistoryStep, Words};
 
 /// A counter, and a copy of it in another line.
 struct Counter;
@@ -15,21 +15,21 @@ impl Subject for Counter {
         4096
     }
 
-    fn create(&self, stage: &Stage) -> Result<Words, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Words, String> {
         Ok(Words(stage.medium()))
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Words>, String> {
         Ok(Some(Words(stage.medium())))
     }
 
-    fn apply(&self, words: &Words, value: &u64) -> Result<Outcome, String> {
+    fn apply(&self, words: &Words, value: &u64) -> Result<OpOutcome, String> {
         words.0.write(256, &value.to_le_bytes());
         words.0.write_past_cache(512, &[7; 16]);
         words.set(64, *value);
         words.flush(256);
         words.persist(64);
-        Ok(Outcome::Done)
+        Ok(OpOutcome::Done)
     }
 
     fn content(&self, words: &Words) -> Result<u64, String> {
@@ -51,7 +51,7 @@ impl Subject for Counter {
 
 #[test]
 fn a_golden_trace_tells_each_way_of_an_operation_once() {
-    let acts = [Act::Op(1), Act::Op(2), Act::Reopen];
+    let acts = [HistoryStep::Op(1), HistoryStep::Op(2), HistoryStep::Reopen];
     let run = Run::record(&Counter, "count", &[5], &acts).unwrap();
     let expected = "\
 count

@@ -1,6 +1,6 @@
 //! An array that grows by moving into a larger block: the bugs of table resizes.
 
-use super::super::{Outcome, Stage, Subject};
+use super::super::{OpOutcome, Subject, SubjectMedium};
 use super::heap::{BITMAP, MAGIC, RETIRED, ROOT, bit, find};
 use super::{Words, assert_caught, assert_clean};
 
@@ -100,7 +100,7 @@ impl Subject for Array {
         4096
     }
 
-    fn create(&self, stage: &Stage) -> Result<Words, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Words, String> {
         let words = Words(stage.medium());
         let first = find(0, 1).unwrap_or(0);
         for (offset, value) in [
@@ -118,7 +118,7 @@ impl Subject for Array {
         Ok(words)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Words>, String> {
         let words = Words(stage.medium());
         if words.get(0) != MAGIC {
             return Ok(None);
@@ -127,13 +127,13 @@ impl Subject for Array {
         Ok(Some(words))
     }
 
-    fn apply(&self, words: &Words, value: &u64) -> Result<Outcome, String> {
+    fn apply(&self, words: &Words, value: &u64) -> Result<OpOutcome, String> {
         let mut root = words.get(ROOT);
         let len = words.get(place(root).0);
         if len == room(place(root).1) {
             match self.grow(words, root) {
                 Some(new) => root = new,
-                None => return Ok(Outcome::Refused),
+                None => return Ok(OpOutcome::Refused),
             }
         }
         let at = place(root).0;
@@ -141,7 +141,7 @@ impl Subject for Array {
         words.persist(at + 8 + len * 8);
         words.set(at, len + 1);
         words.persist(at);
-        Ok(Outcome::Done)
+        Ok(OpOutcome::Done)
     }
 
     fn content(&self, words: &Words) -> Result<Vec<u64>, String> {

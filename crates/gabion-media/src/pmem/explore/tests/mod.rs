@@ -13,7 +13,7 @@ mod stack;
 
 use std::sync::atomic::Ordering;
 
-use super::{Act, Explorer, Limits, Report, Run, Subject};
+use super::{ExploreLimits, Explorer, HistoryStep, Report, Run, Subject};
 use crate::pmem::{Medium, PAtomicU64, POff};
 
 /// Words on a medium, by offset.
@@ -54,11 +54,11 @@ impl Words {
 }
 
 /// Explores a run of these operations on a new structure, with a reopening after them.
-fn explore<S: Subject>(subject: &S, ops: &[S::Op], limits: Limits) -> Report {
-    let mut acts: Vec<Act<S::Op>> = ops.iter().cloned().map(Act::Op).collect();
-    acts.push(Act::Reopen);
+fn explore<S: Subject>(subject: &S, ops: &[S::Op], limits: ExploreLimits) -> Report {
+    let mut acts: Vec<HistoryStep<S::Op>> = ops.iter().cloned().map(HistoryStep::Op).collect();
+    acts.push(HistoryStep::Reopen);
     let run = Run::record(subject, "test", &[], &acts).unwrap();
-    let limits = Limits {
+    let limits = ExploreLimits {
         nested_probes: 1,
         ..limits
     };
@@ -69,7 +69,7 @@ fn explore<S: Subject>(subject: &S, ops: &[S::Op], limits: Limits) -> Report {
 
 #[track_caller]
 fn assert_clean<S: Subject>(subject: &S, ops: &[S::Op]) -> Report {
-    let report = explore(subject, ops, Limits::from_env());
+    let report = explore(subject, ops, ExploreLimits::from_env());
     assert!(report.is_clean(), "{report}");
     report
 }
@@ -77,7 +77,7 @@ fn assert_clean<S: Subject>(subject: &S, ops: &[S::Op]) -> Report {
 /// The bug is found, and one of its violations says so in these words.
 #[track_caller]
 fn assert_caught<S: Subject>(subject: &S, ops: &[S::Op], says: &str) {
-    let report = explore(subject, ops, Limits::from_env());
+    let report = explore(subject, ops, ExploreLimits::from_env());
     let mut messages = report.violations.iter().map(|violation| &violation.message);
     assert!(
         messages.any(|message| message.contains(says)),

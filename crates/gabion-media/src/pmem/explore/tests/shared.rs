@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::super::{Access, ConcurrentRun, Explorer, Keyed, Limits, Outcome, Stage, Subject};
+use super::super::{
+    Access, ConcurrentRun, ExploreLimits, Explorer, Keyed, OpOutcome, Subject, SubjectMedium,
+};
 use crate::pmem::{PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT};
 
 /// Keys, each with a slot in the root block that refers to a block with the value, and a lock.
@@ -26,7 +28,7 @@ enum Op {
     Read(u64),
 }
 
-fn options(stage: &Stage) -> PoolOptions {
+fn options(stage: &SubjectMedium) -> PoolOptions {
     PoolOptions {
         heaps: 2,
         chunk_bytes: 4096,
@@ -94,7 +96,7 @@ impl Subject for Slots {
         32 << 10
     }
 
-    fn create(&self, stage: &Stage) -> Result<Open, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Open, String> {
         let pool = Pool::create_in(stage.region(), options(stage));
         let pool = pool.map_err(|error| error.to_string())?;
         let root = pool
@@ -107,14 +109,14 @@ impl Subject for Slots {
         Ok(Open::new(pool))
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Open>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Open>, String> {
         let pool = Pool::open_in(stage.region(), options(stage));
         let pool = pool.map_err(|error| error.to_string())?;
         Ok(Some(Open::new(pool)))
     }
 
-    fn apply(&self, open: &Open, op: &Op) -> Result<Outcome, String> {
-        self.access(open, op).map(|_| Outcome::Done)
+    fn apply(&self, open: &Open, op: &Op) -> Result<OpOutcome, String> {
+        self.access(open, op).map(|_| OpOutcome::Done)
     }
 
     fn content(&self, open: &Open) -> Result<BTreeMap<u64, u64>, String> {
@@ -185,10 +187,10 @@ fn threads_that_share_a_pool_lose_nothing_and_leak_nothing() {
         };
         (0..3).flat_map(round).collect()
     };
-    let limits = Limits {
+    let limits = ExploreLimits {
         all: 512,
         sample: 64,
-        ..Limits::from_env()
+        ..ExploreLimits::from_env()
     };
     for seed in limits.seed..limits.seed + 3 {
         let threads = [ops(0), ops(1)];

@@ -1,8 +1,8 @@
 //! A linked stack on a heap: published bugs of allocators, chains and constructors.
 
-use super::super::{Explorer, Limits, Outcome, Stage, Subject};
+use super::super::{ExploreLimits, Explorer, OpOutcome, Subject, SubjectMedium};
 use super::heap::{BITMAP, MAGIC, ROOT, bit, find};
-use super::{Act, Run, Words, assert_caught, assert_clean};
+use super::{HistoryStep, Run, Words, assert_caught, assert_clean};
 
 /// What is wrong with a stack, and of which published bug that is the kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Subject for Stack {
         4096
     }
 
-    fn create(&self, stage: &Stage) -> Result<Words, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Words, String> {
         let words = Words(stage.medium());
         if self.0 == Bug::CreatedTooEarly {
             words.set(0, MAGIC);
@@ -80,7 +80,7 @@ impl Subject for Stack {
         Ok(words)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Words>, String> {
         let words = Words(stage.medium());
         if words.get(0) != MAGIC {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Subject for Stack {
         Ok(Some(words))
     }
 
-    fn apply(&self, words: &Words, op: &Op) -> Result<Outcome, String> {
+    fn apply(&self, words: &Words, op: &Op) -> Result<OpOutcome, String> {
         let root = words.get(ROOT);
         match op {
             Op::Push(value) => {
@@ -111,7 +111,7 @@ impl Subject for Stack {
                     words.persist(ROOT);
                 }
                 let Some(node) = find(words.get(BITMAP), 1) else {
-                    return Ok(Outcome::Refused);
+                    return Ok(OpOutcome::Refused);
                 };
                 words.set(BITMAP, words.get(BITMAP) | bit(node));
                 if self.0 != Bug::BitmapNotFlushed {
@@ -146,7 +146,7 @@ impl Subject for Stack {
                 }
             }
         }
-        Ok(Outcome::Done)
+        Ok(OpOutcome::Done)
     }
 
     fn content(&self, words: &Words) -> Result<Vec<u64>, String> {
@@ -231,7 +231,7 @@ fn published_bugs_of_constructors_are_caught() {
 
 #[test]
 fn an_operation_that_is_refused_may_change_nothing() {
-    let acts: Vec<Act<Op>> = ops().into_iter().map(Act::Op).collect();
+    let acts: Vec<HistoryStep<Op>> = ops().into_iter().map(HistoryStep::Op).collect();
     let recorded = Run::record(&Stack(Bug::RefusedHalfway), "full", &[], &acts);
     assert!(recorded.is_err());
 }
@@ -239,9 +239,9 @@ fn an_operation_that_is_refused_may_change_nothing() {
 #[test]
 fn all_mutants_of_a_stack_are_caught_or_explained() {
     let stack = Stack(Bug::Nothing);
-    let acts: Vec<Act<Op>> = ops().into_iter().map(Act::Op).collect();
+    let acts: Vec<HistoryStep<Op>> = ops().into_iter().map(HistoryStep::Op).collect();
     let run = Run::record(&stack, "stack", &[], &acts).unwrap();
-    let mut explorer = Explorer::new(&stack, Limits::default());
+    let mut explorer = Explorer::new(&stack, ExploreLimits::default());
     assert!(explorer.explore(&run).is_clean());
     let report = explorer.mutants(&[&run]);
     println!("{report}");

@@ -12,7 +12,7 @@ use crate::types::prefix_after;
 
 /// What a search looks for.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Seek<'k> {
+pub(in super::super) enum SeekTarget<'k> {
     /// The interval that a key belongs to.
     At(&'k [u8]),
     /// The interval that the keys right below one belong to, which is not the empty one.
@@ -22,14 +22,14 @@ pub(in super::super) enum Seek<'k> {
 }
 
 /// The numbers of a node's keys, the first of which means nothing.
-pub(super) trait Heads {
+pub(super) trait KeyHeads {
     /// How many numbers are below `head`.
     fn count_below(&self, head: u64) -> usize;
     fn get(&self, at: usize) -> u64;
     fn of(heads: impl Iterator<Item = u64>) -> Self;
 }
 
-impl Heads for Vec<u64> {
+impl KeyHeads for Vec<u64> {
     fn count_below(&self, head: u64) -> usize {
         self.partition_point(|own| *own < head)
     }
@@ -46,7 +46,7 @@ impl Heads for Vec<u64> {
 /// Numbers of one cache line.
 const LINE_HEADS: usize = 8;
 
-impl<const MAX: usize> Heads for [u64; MAX] {
+impl<const MAX: usize> KeyHeads for [u64; MAX] {
     /// The first numbers of all lines are compared independently, so that the lines come from
     /// memory at the same time.
     #[inline]
@@ -76,7 +76,7 @@ impl<const MAX: usize> Heads for [u64; MAX] {
 
 /// Sorted keys.
 #[derive(Debug)]
-pub(super) struct Keys<H> {
+pub(super) struct SortedKeys<H> {
     heads: H,
     /// The first bytes that all keys but the first one share.
     common: usize,
@@ -87,13 +87,13 @@ pub(super) struct Keys<H> {
     bytes: Vec<u8>,
 }
 
-impl<H: Heads> Keys<H> {
+impl<H: KeyHeads> SortedKeys<H> {
     /// Ascending keys of a node in which nothing below the first one is sought, and nothing above
     /// `upper`, if there is one.
     pub(super) fn new<'k>(
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         upper: Option<&[u8]>,
-    ) -> Keys<H> {
+    ) -> SortedKeys<H> {
         let mut others = keys.clone().skip(1);
         let first = others.next().unwrap_or_default();
         let last = others.last().unwrap_or(first);
@@ -109,7 +109,7 @@ impl<H: Heads> Keys<H> {
             ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         }
         let heads = keys.skip(1).map(|key| prefix_after(key, common));
-        Keys {
+        SortedKeys {
             heads: H::of(std::iter::once(0).chain(heads)),
             common,
             are_common,
@@ -137,13 +137,13 @@ impl<H: Heads> Keys<H> {
     }
 
     /// The last key that is at most, or below, what is sought; the first one if no other is. What
-    /// is sought is within what the keys were [made](Keys::new) for.
+    /// is sought is within what the keys were [made](SortedKeys::new) for.
     #[inline]
-    pub(super) fn find(&self, seek: Seek<'_>) -> usize {
+    pub(super) fn find(&self, seek: SeekTarget<'_>) -> usize {
         let (key, equal_too) = match seek {
-            Seek::At(key) => (key, true),
-            Seek::Below(key) => (key, false),
-            Seek::Last => return self.len() - 1,
+            SeekTarget::At(key) => (key, true),
+            SeekTarget::Below(key) => (key, false),
+            SeekTarget::Last => return self.len() - 1,
         };
         if self.len() < 2 {
             return 0;
@@ -185,13 +185,13 @@ mod tests {
         prop::collection::btree_set(key, 1..32).prop_map(|keys| keys.into_iter().collect())
     }
 
-    fn check<H: Heads>(keys: &[Vec<u8>], upper: Option<&[u8]>, probe: &[u8]) {
-        let own = Keys::<H>::new(keys.iter().map(Vec::as_slice), upper);
+    fn check<H: KeyHeads>(keys: &[Vec<u8>], upper: Option<&[u8]>, probe: &[u8]) {
+        let own = SortedKeys::<H>::new(keys.iter().map(Vec::as_slice), upper);
         let at_most = keys.iter().filter(|key| key.as_slice() <= probe).count();
         let below = keys.iter().filter(|key| key.as_slice() < probe).count();
-        assert_eq!(own.find(Seek::At(probe)), at_most.saturating_sub(1));
-        assert_eq!(own.find(Seek::Below(probe)), below.saturating_sub(1));
-        assert_eq!(own.find(Seek::Last), keys.len() - 1);
+        assert_eq!(own.find(SeekTarget::At(probe)), at_most.saturating_sub(1));
+        assert_eq!(own.find(SeekTarget::Below(probe)), below.saturating_sub(1));
+        assert_eq!(own.find(SeekTarget::Last), keys.len() - 1);
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(own.get(at), key);
         }

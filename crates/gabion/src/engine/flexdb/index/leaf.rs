@@ -25,7 +25,7 @@ use gabion_media::prefetch_line;
 use parking_lot::RwLock;
 
 use super::super::interval::Interval;
-use super::keys::Keys;
+use super::keys::SortedKeys;
 use crate::slabs::Slabs;
 
 /// Most intervals of a leaf. A leaf is made anew when an interval is cut in two; of more intervals
@@ -43,7 +43,7 @@ pub(in super::super) const EXTENTS_UNKNOWN: u8 = u8::MAX;
 
 /// An interval of a leaf that is going to be made.
 #[derive(Debug)]
-pub(super) struct Item<'k> {
+pub(super) struct NewLeafEntry<'k> {
     pub(super) key: &'k [u8],
     pub(super) len: u64,
     pub(super) extents: u8,
@@ -54,8 +54,8 @@ pub(super) struct Item<'k> {
 
 /// Neighbouring intervals.
 #[derive(Debug)]
-pub(in super::super) struct Leaf {
-    pub(super) keys: Keys<[u64; LEAF_MAX]>,
+pub(in super::super) struct IndexLeaf {
+    pub(super) keys: SortedKeys<[u64; LEAF_MAX]>,
     forms: [Form; LEAF_MAX],
     /// Bytes in the space.
     lens: [AtomicU64; LEAF_MAX],
@@ -75,18 +75,18 @@ pub(in super::super) struct Leaf {
 
 const _: () = assert!(LEAF_MAX == u32::BITS as usize);
 
-impl Leaf {
-    pub(super) fn new(items: Vec<Item<'_>>, upper: Option<&[u8]>) -> Leaf {
+impl IndexLeaf {
+    pub(super) fn new(items: Vec<NewLeafEntry<'_>>, upper: Option<&[u8]>) -> IndexLeaf {
         let (mut full, mut roomy) = (0, 0);
         for (at, item) in items.iter().enumerate() {
             full |= u32::from(item.interval.is_some()) << at;
             roomy |= u32::from(item.is_roomy) << at;
         }
-        let keys = Keys::new(items.iter().map(|item| item.key), upper);
+        let keys = SortedKeys::new(items.iter().map(|item| item.key), upper);
         let lens = std::array::from_fn(|at| items.get(at).map_or(0, |item| item.len).into());
         let extents = std::array::from_fn(|at| items.get(at).map_or(0, |item| item.extents).into());
         let mut forms = items.into_iter().map(|item| item.interval);
-        Leaf {
+        IndexLeaf {
             keys,
             forms: std::array::from_fn(|_| RwLock::new(forms.next().flatten())),
             lens,
@@ -175,7 +175,7 @@ impl Leaf {
         self.with(at, Arc::clone)
     }
 
-    /// As [`Leaf::cached`], without telling the hand.
+    /// As [`IndexLeaf::cached`], without telling the hand.
     pub(in super::super) fn peek(&self, at: usize) -> Option<Arc<Interval>> {
         self.forms[at].read().clone()
     }
@@ -213,7 +213,7 @@ impl Leaf {
     }
 
     /// Says that forms are about to change before the space does. The caller holds the lock
-    /// [ahead](gabion_flex::Gate::ahead) of all changes.
+    /// [ahead](gabion_flex::SharedLock::ahead) of all changes.
     pub(super) fn begin_change(&self) {
         // ORDER: Relaxed (both); the locks of the forms order it and those who put forms in, and
         // nobody else changes it meanwhile.
@@ -235,7 +235,7 @@ impl Leaf {
     }
 
     /// Changes the form of an interval. The caller holds the lock ahead of all changes, and has
-    /// [begun](Leaf::begin_change) one.
+    /// [begun](IndexLeaf::begin_change) one.
     pub(super) fn change_form(&self, at: usize, change: impl FnOnce(&mut Option<Arc<Interval>>)) {
         let bit = 1 << at;
         let mut form = self.forms[at].write();
@@ -329,9 +329,9 @@ impl Leaf {
 
     /// Takes the intervals out, to make another leaf of them and some more. Who still reads here
     /// finds no form, and the other leaf when it looks again. The caller holds the lock alone, or
-    /// ahead of all changes, and has [begun](Leaf::begin_change) one.
-    pub(super) fn take_items(&self, more: usize) -> Vec<Item<'_>> {
-        let item = |at: usize| Item {
+    /// ahead of all changes, and has [begun](IndexLeaf::begin_change) one.
+    pub(super) fn take_items(&self, more: usize) -> Vec<NewLeafEntry<'_>> {
+        let item = |at: usize| NewLeafEntry {
             key: self.keys.get(at),
             len: self.len(at),
             extents: self.extents(at),
@@ -352,7 +352,7 @@ impl Leaf {
 
     /// Memory of the leaf in bytes, without the forms.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of::<Leaf>() + self.keys.memory_bytes() + self.end().map_or(0, <[u8]>::len)
+        size_of::<IndexLeaf>() + self.keys.memory_bytes() + self.end().map_or(0, <[u8]>::len)
     }
 }
 

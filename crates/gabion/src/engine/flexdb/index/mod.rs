@@ -16,7 +16,7 @@
 //!
 //! # How long the lock is held alone
 //! For the lengths of some intervals of a leaf and the exchange of a node; all else of their change
-//! is done ahead, while readers go on (`alter`). A branch that became too large is cut afterwards,
+//! is done ahead, while readers go on (`edit`). A branch that became too large is cut afterwards,
 //! and branches that became small are joined some at a time: another top, which takes time in
 //! proportion to the branches, is made before the lock is taken, and under it gets only its
 //! lengths. So each takes an estimated 100 us, and 1 ns more for each branch, which is for some
@@ -33,28 +33,28 @@
 //!   lock alone.
 //! - I4. The sum of the cache is that of the forms in the leaves that the index has.
 
-mod alter;
+mod edit;
 mod keys;
 mod leaf;
-mod sums;
+mod prefix_sums;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use gabion_flex::{Ahead, Alone, Gate, ReaderWaits};
+use gabion_flex::{ExclusiveGuard, ReaderWaits, SharedLock, UpgradableGuard};
 use parking_lot::RwLockReadGuard;
 
-use self::keys::Keys;
-use self::leaf::{Item, LEAF_MAX};
-use self::sums::Sums;
+use self::keys::SortedKeys;
+use self::leaf::{LEAF_MAX, NewLeafEntry};
+use self::prefix_sums::PrefixSums;
 use super::cached_bytes::CachedBytes;
 use super::interval::Interval;
 
-pub(super) use self::alter::{Altered, Becomes};
-pub(super) use self::keys::Seek;
-pub(super) use self::leaf::{EXTENTS_UNKNOWN, Leaf};
+pub(super) use self::edit::{EditKind, IntervalEdit};
+pub(super) use self::keys::SeekTarget;
+pub(super) use self::leaf::{EXTENTS_UNKNOWN, IndexLeaf};
 
 /// Most leaves of a branch, but for the moment until it is cut.
 const LEAVES_MAX: usize = 64;
@@ -76,7 +76,7 @@ fn is_joined(one: usize, other: usize, most: usize) -> bool {
 
 /// What the hand of the cache takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum EvictionStep {
     /// Forms in pages that are drained, which move to others if they were read lately.
     Pages,
     /// The room of forms for pairs to come.
@@ -87,12 +87,12 @@ pub(super) enum Taken {
 
 /// An interval that was found.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) leaf: Arc<Leaf>,
+pub(super) struct IntervalRef {
+    pub(super) leaf: Arc<IndexLeaf>,
     pub(super) at: usize,
 }
 
-impl Place {
+impl IntervalRef {
     /// The smallest key that belongs to it.
     pub(super) fn lower(&self) -> &[u8] {
         self.leaf.lower(self.at)
@@ -109,26 +109,26 @@ impl Place {
     }
 
     /// The interval of a key that is not below this one, if the leaf has it.
-    pub(super) fn in_leaf(&self, key: &[u8]) -> Option<Place> {
+    pub(super) fn in_leaf(&self, key: &[u8]) -> Option<IntervalRef> {
         let has = self.leaf.end().is_none_or(|end| key < end);
         let leaf = Arc::clone(&self.leaf);
-        has.then(|| Place {
-            at: leaf.keys.find(Seek::At(key)),
+        has.then(|| IntervalRef {
+            at: leaf.keys.find(SeekTarget::At(key)),
             leaf,
         })
     }
 
     /// The next interval, if it stands beside this one.
-    pub(super) fn next(&self) -> Option<Place> {
+    pub(super) fn next(&self) -> Option<IntervalRef> {
         let at = self.at + 1;
         let leaf = Arc::clone(&self.leaf);
-        (at < self.leaf.count()).then_some(Place { leaf, at })
+        (at < self.leaf.count()).then_some(IntervalRef { leaf, at })
     }
 }
 
 /// An interval that is going to be in the index.
 #[derive(Debug)]
-pub(super) struct New {
+pub(super) struct NewInterval {
     pub(super) key: Vec<u8>,
     pub(super) len: u64,
     /// In how many extents it lies at most, about.
@@ -136,10 +136,10 @@ pub(super) struct New {
     pub(super) interval: Option<Arc<Interval>>,
 }
 
-impl New {
+impl NewInterval {
     /// The first interval of all, without a pair.
-    pub(super) fn first() -> New {
-        New {
+    pub(super) fn first() -> NewInterval {
+        NewInterval {
             key: Vec::new(),
             len: 0,
             extents: EXTENTS_UNKNOWN,
@@ -150,9 +150,9 @@ impl New {
 
 #[derive(Debug)]
 struct Top {
-    keys: Keys<Vec<u64>>,
+    keys: SortedKeys<Vec<u64>>,
     branches: Vec<Arc<Branch>>,
-    lens: Sums,
+    lens: PrefixSums,
 }
 
 /// Begins with the same key as long as it lives, and ends with the same.
@@ -163,13 +163,13 @@ struct Branch {
 
 #[derive(Debug)]
 struct Node {
-    keys: Keys<Vec<u64>>,
-    leaves: Vec<Arc<Leaf>>,
-    lens: Sums,
+    keys: SortedKeys<Vec<u64>>,
+    leaves: Vec<Arc<IndexLeaf>>,
+    lens: PrefixSums,
 }
 
 /// A leaf and the bytes of its intervals in the space.
-type Child = (Arc<Leaf>, u64);
+type Child = (Arc<IndexLeaf>, u64);
 
 /// The way to an interval.
 struct Path<'p> {
@@ -181,17 +181,17 @@ struct Path<'p> {
 }
 
 impl<'p> Path<'p> {
-    fn leaf(&self) -> &'p Arc<Leaf> {
+    fn leaf(&self) -> &'p Arc<IndexLeaf> {
         &self.node.leaves[self.leaf]
     }
 }
 
 /// All intervals.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct IntervalIndex {
     top: ArcSwap<Top>,
     /// Held by those who read the space where the index says, and alone by those who change both.
-    lock: Gate<()>,
+    lock: SharedLock<()>,
     /// Memory of leaves.
     memory: AtomicUsize,
     /// Whether there may be leaves without a pair, or with few intervals.
@@ -202,18 +202,18 @@ pub(super) struct Index {
 impl Node {
     fn new(children: Vec<Child>) -> Node {
         Node {
-            keys: Keys::new(
+            keys: SortedKeys::new(
                 children.iter().map(|(leaf, _)| leaf.lower(0)),
                 children.last().and_then(|(leaf, _)| leaf.end()),
             ),
-            lens: Sums::new(children.iter().map(|(_, len)| *len)),
+            lens: PrefixSums::new(children.iter().map(|(_, len)| *len)),
             leaves: children.into_iter().map(|(leaf, _)| leaf).collect(),
         }
     }
 
     /// Whether there may be leaves to remove or to join.
     fn is_sparse(&self) -> bool {
-        let few = |leaf: &Arc<Leaf>| leaf.count() <= LEAF_MAX / 4;
+        let few = |leaf: &Arc<IndexLeaf>| leaf.count() <= LEAF_MAX / 4;
         self.leaves.iter().any(few)
     }
 
@@ -228,8 +228,8 @@ impl Top {
     fn new(branches: Vec<(Arc<Branch>, u64)>) -> Top {
         let nodes: Vec<_> = branches.iter().map(|(own, _)| own.node.load()).collect();
         Top {
-            keys: Keys::new(nodes.iter().map(|node| node.leaves[0].lower(0)), None),
-            lens: Sums::new(branches.iter().map(|(_, len)| *len)),
+            keys: SortedKeys::new(nodes.iter().map(|node| node.leaves[0].lower(0)), None),
+            lens: PrefixSums::new(branches.iter().map(|(_, len)| *len)),
             branches: branches.into_iter().map(|(branch, _)| branch).collect(),
         }
     }
@@ -243,12 +243,12 @@ impl Top {
 /// Another top, for which all was made that can be made before the lock is taken.
 struct Draft<'t> {
     top: &'t Top,
-    keys: Keys<Vec<u64>>,
+    keys: SortedKeys<Vec<u64>>,
     branches: Vec<Arc<Branch>>,
 }
 
 impl<'t> Draft<'t> {
-    fn new(top: &'t Top, keys: Keys<Vec<u64>>) -> Draft<'t> {
+    fn new(top: &'t Top, keys: SortedKeys<Vec<u64>>) -> Draft<'t> {
         Draft {
             branches: top.branches.clone(),
             top,
@@ -270,14 +270,14 @@ impl<'t> Draft<'t> {
         debug_assert_eq!(self.keys.len(), self.branches.len());
         Arc::new(Top {
             keys: self.keys,
-            lens: Sums::new(lens.into_iter()),
+            lens: PrefixSums::new(lens.into_iter()),
             branches: self.branches,
         })
     }
 }
 
 /// Whether a leaf has no pair.
-fn is_empty(leaf: &Leaf) -> bool {
+fn is_empty(leaf: &IndexLeaf) -> bool {
     leaf.count() == 1 && leaf.len(0) == 0
 }
 
@@ -336,21 +336,21 @@ fn branch_of(children: Vec<Child>) -> (Arc<Branch>, u64) {
 }
 
 /// Leaves of these intervals, up to `upper`.
-fn leaves_of(items: Vec<Item<'_>>, upper: Option<&[u8]>, most: usize) -> Vec<Child> {
+fn leaves_of(items: Vec<NewLeafEntry<'_>>, upper: Option<&[u8]>, most: usize) -> Vec<Child> {
     let parts = in_parts(items, most);
     let begins = parts[1..].iter().map(|part| Some(part[0].key));
     let ends: Vec<Option<&[u8]>> = begins.chain([upper]).collect();
-    let leaf = |(part, end): (Vec<Item<'_>>, Option<&[u8]>)| {
+    let leaf = |(part, end): (Vec<NewLeafEntry<'_>>, Option<&[u8]>)| {
         let len = part.iter().map(|item| item.len).sum();
-        (Arc::new(Leaf::new(part, end)), len)
+        (Arc::new(IndexLeaf::new(part, end)), len)
     };
     parts.into_iter().zip(ends).map(leaf).collect()
 }
 
-impl Index {
+impl IntervalIndex {
     /// The index of these intervals, the first of which begins with the empty key.
-    pub(super) fn new(intervals: &[New], cached: CachedBytes) -> Index {
-        let items = intervals.iter().map(|new| Item {
+    pub(super) fn new(intervals: &[NewInterval], cached: CachedBytes) -> IntervalIndex {
+        let items = intervals.iter().map(|new| NewLeafEntry {
             key: &new.key,
             len: new.len,
             extents: new.extents,
@@ -360,9 +360,9 @@ impl Index {
         // Three quarters full, so that the first changes do not cut all nodes.
         let leaves = leaves_of(items.collect(), None, LEAF_MAX * 3 / 4);
         let memory: usize = leaves.iter().map(|(leaf, _)| leaf.memory_bytes()).sum();
-        Index {
+        IntervalIndex {
             top: ArcSwap::from_pointee(Top::new(branches_of(leaves, LEAVES_MAX * 3 / 4))),
-            lock: Gate::new((), true),
+            lock: SharedLock::new((), true),
             memory: AtomicUsize::new(memory),
             has_small: AtomicBool::new(false),
             cached,
@@ -381,12 +381,12 @@ impl Index {
     }
 
     /// Keeps those out who read the space or change it.
-    pub(super) fn alone(&self) -> Alone<'_, ()> {
+    pub(super) fn alone(&self) -> ExclusiveGuard<'_, ()> {
         self.lock.alone()
     }
 
     /// Keeps those out who change the space, and who look ahead to do so.
-    pub(super) fn ahead(&self) -> Ahead<'_, ()> {
+    pub(super) fn ahead(&self) -> UpgradableGuard<'_, ()> {
         self.lock.ahead()
     }
 
@@ -396,7 +396,7 @@ impl Index {
     }
 
     #[inline]
-    fn with_path<T>(&self, seek: Seek<'_>, visit: impl FnOnce(&Path<'_>) -> T) -> T {
+    fn with_path<T>(&self, seek: SeekTarget<'_>, visit: impl FnOnce(&Path<'_>) -> T) -> T {
         let top = self.top.load();
         let branch = top.keys.find(seek);
         let node = top.branches[branch].node.load();
@@ -419,14 +419,14 @@ impl Index {
         key: &[u8],
         read: impl FnOnce(&Interval) -> T,
     ) -> Option<T> {
-        self.with_path(Seek::At(key), |path| {
+        self.with_path(SeekTarget::At(key), |path| {
             path.leaf().with(path.at, |own| read(own))
         })
     }
 
     /// Finds an interval.
-    pub(super) fn find(&self, seek: Seek<'_>) -> Place {
-        self.with_path(seek, |path| Place {
+    pub(super) fn find(&self, seek: SeekTarget<'_>) -> IntervalRef {
+        self.with_path(seek, |path| IntervalRef {
             leaf: Arc::clone(path.leaf()),
             at: path.at,
         })
@@ -434,28 +434,28 @@ impl Index {
 
     /// Finds an interval, and where it begins in the space. This is so as long as the caller holds
     /// the lock.
-    pub(super) fn locate(&self, seek: Seek<'_>) -> (Place, u64) {
+    pub(super) fn locate(&self, seek: SeekTarget<'_>) -> (IntervalRef, u64) {
         self.with_path(seek, |path| {
             let offset = path.top.lens.before(path.branch)
                 + path.node.lens.before(path.leaf)
                 + path.leaf().len_before(path.at);
             let leaf = Arc::clone(path.leaf());
-            (Place { leaf, at: path.at }, offset)
+            (IntervalRef { leaf, at: path.at }, offset)
         })
     }
 
     /// Whether the leaf of a place is in the index and of this version. This is so as long as the
     /// caller holds the lock.
-    pub(super) fn is_as_it_was(&self, place: &Place, version: u32) -> bool {
+    pub(super) fn is_as_it_was(&self, place: &IntervalRef, version: u32) -> bool {
         place.leaf.version() == version
-            && self.with_path(Seek::At(place.lower()), |path| {
+            && self.with_path(SeekTarget::At(place.lower()), |path| {
                 Arc::ptr_eq(path.leaf(), &place.leaf)
             })
     }
 
     /// Puts the form of an interval, which was read when its leaf was of this version, into its
     /// place, if it is still that of the interval.
-    pub(super) fn fill(&self, place: &Place, version: u32, interval: &Arc<Interval>) {
+    pub(super) fn fill(&self, place: &IntervalRef, version: u32, interval: &Arc<Interval>) {
         let _share = self.share();
         if self.is_as_it_was(place, version) {
             let bytes = interval.memory_bytes();
@@ -470,18 +470,23 @@ impl Index {
     /// Empties pages of forms, or takes the room of forms, or forms that nobody read lately, of the
     /// leaf that `key` belongs to; returns where the next leaf begins. Adds to `looks` at how many
     /// forms it has looked that it does not take.
-    pub(super) fn sweep(&self, key: &[u8], taken: Taken, looks: &mut usize) -> Option<Vec<u8>> {
+    pub(super) fn sweep(
+        &self,
+        key: &[u8],
+        taken: EvictionStep,
+        looks: &mut usize,
+    ) -> Option<Vec<u8>> {
         let _share = self.share();
-        self.with_path(Seek::At(key), |path| {
+        self.with_path(SeekTarget::At(key), |path| {
             let slabs = self.cached.slabs();
             match taken {
-                Taken::Pages => {
+                EvictionStep::Pages => {
                     let (bytes, seen) = path.leaf().sweep_drained(slabs);
                     self.cached.subtract(bytes);
                     *looks += seen;
                 }
-                Taken::Room => self.cached.subtract(path.leaf().sweep_room(slabs)),
-                Taken::Forms => self.cached.subtract(path.leaf().sweep()),
+                EvictionStep::Room => self.cached.subtract(path.leaf().sweep_room(slabs)),
+                EvictionStep::Forms => self.cached.subtract(path.leaf().sweep()),
             }
             path.leaf().end().map(<[u8]>::to_vec)
         })
@@ -496,7 +501,7 @@ impl Index {
             .iter()
             .map(|own| own.node.load_full())
             .collect();
-        let leaves: Vec<&Arc<Leaf>> = nodes.iter().flat_map(|node| &node.leaves).collect();
+        let leaves: Vec<&Arc<IndexLeaf>> = nodes.iter().flat_map(|node| &node.leaves).collect();
         let mut borders: Vec<usize> = (1..parts).map(|at| leaves.len() * at / parts).collect();
         borders.dedup();
         borders.retain(|at| *at > 0);
@@ -531,14 +536,14 @@ impl Index {
     /// Removes and joins some leaves of the branch of a key; returns the key to go on with.
     fn prune_branch(&self, key: &[u8]) -> Option<Vec<u8>> {
         let top = self.top.load_full();
-        let branch = top.keys.find(Seek::At(key));
+        let branch = top.keys.find(SeekTarget::At(key));
         let end = (branch + 1 < top.branches.len()).then(|| top.keys.get(branch + 1).to_vec());
         if !top.branches[branch].node.load().is_sparse() {
             return end;
         }
         let _alone = self.alone();
         let top = self.top.load();
-        let branch = top.keys.find(Seek::At(key));
+        let branch = top.keys.find(SeekTarget::At(key));
         let mut children = top.branches[branch].node.load().children();
         let before = children.len();
         self.remove_empty(&mut children);
@@ -578,7 +583,7 @@ impl Index {
                 continue;
             }
             let items = left.take_items(0).into_iter().chain(right.take_items(0));
-            let leaf = Leaf::new(items.collect(), right.end());
+            let leaf = IndexLeaf::new(items.collect(), right.end());
             let joined = (Arc::new(leaf), left_len + right_len);
             self.count_memory(std::slice::from_ref(&joined), left);
             self.count_memory(&[], right);
@@ -590,7 +595,7 @@ impl Index {
     pub(super) fn cut_branch(&self, key: &[u8]) {
         loop {
             let top = self.top.load_full();
-            let branch = top.keys.find(Seek::At(key));
+            let branch = top.keys.find(SeekTarget::At(key));
             let node = top.branches[branch].node.load_full();
             if node.leaves.len() <= LEAVES_MAX {
                 return;
@@ -599,7 +604,7 @@ impl Index {
             let (front, back) = (0..=branch, branch + 1..top.branches.len());
             let key_of = |at: usize| top.keys.get(at);
             let keys = front.map(key_of).chain([border]).chain(back.map(key_of));
-            let draft = Draft::new(&top, Keys::new(keys, None));
+            let draft = Draft::new(&top, SortedKeys::new(keys, None));
             let cut = |children: &mut Vec<Child>| {
                 let at = children.partition_point(|(leaf, _)| leaf.lower(0) < border);
                 let right = children.split_off(at);
@@ -632,7 +637,7 @@ impl Index {
             let begins = |at: &usize| !groups.iter().any(|own| own.start < *at && *at < own.end);
             let left: Vec<usize> = (0..top.branches.len()).filter(begins).collect();
             let keys = left.iter().map(|at| top.keys.get(*at));
-            let draft = Draft::new(&top, Keys::new(keys, None));
+            let draft = Draft::new(&top, SortedKeys::new(keys, None));
             let _alone = self.alone();
             if !Arc::ptr_eq(&self.top.load(), &top) {
                 continue;
@@ -652,7 +657,7 @@ impl Index {
 
     /// Lets a neighbour of the leaf that was removed from a place take its keys over, if there is
     /// one.
-    fn hand_over(&self, children: &mut [Child], at: usize, gone: &Leaf) {
+    fn hand_over(&self, children: &mut [Child], at: usize, gone: &IndexLeaf) {
         let (neighbour, is_next) = match at < children.len() {
             true => (&mut children[at], true),
             false => match children.last_mut() {
@@ -668,7 +673,7 @@ impl Index {
         } else {
             gone.end()
         };
-        neighbour.0 = Arc::new(Leaf::new(items, end));
+        neighbour.0 = Arc::new(IndexLeaf::new(items, end));
         self.count_memory(std::slice::from_ref(neighbour), &old);
     }
 
@@ -690,7 +695,7 @@ impl Index {
         false
     }
 
-    fn count_memory(&self, new: &[Child], old: &Leaf) {
+    fn count_memory(&self, new: &[Child], old: &IndexLeaf) {
         let added: usize = new.iter().map(|(leaf, _)| leaf.memory_bytes()).sum();
         // ORDER: Relaxed (both), figures.
         self.memory.fetch_add(added, Ordering::Relaxed);
@@ -698,7 +703,7 @@ impl Index {
     }
 }
 
-impl Drop for Index {
+impl Drop for IntervalIndex {
     /// The forms go with the index, and nobody puts one in any more (I4).
     fn drop(&mut self) {
         let top = self.top.load();

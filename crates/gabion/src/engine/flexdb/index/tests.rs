@@ -1,17 +1,17 @@
 //! The index beside a sorted list.
 
 use super::*;
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 
-use crate::engine::flexdb::interval::{Splice, parse, put_pair};
+use crate::engine::flexdb::interval::{PairEdit, parse, put_pair};
 use crate::slabs::Slabs;
 use crate::types::Kind;
 
 /// The naive twin: intervals in order.
 type Twin = Vec<(Vec<u8>, u64)>;
 
-fn new(key: &[u8], len: u64) -> New {
-    New {
+fn new(key: &[u8], len: u64) -> NewInterval {
+    NewInterval {
         key: key.to_vec(),
         len,
         extents: 1,
@@ -19,9 +19,9 @@ fn new(key: &[u8], len: u64) -> New {
     }
 }
 
-fn index(intervals: &[(Vec<u8>, u64)]) -> Index {
-    let intervals: Vec<New> = intervals.iter().map(|(key, len)| new(key, *len)).collect();
-    Index::new(&intervals, CachedBytes::new(0))
+fn index(intervals: &[(Vec<u8>, u64)]) -> IntervalIndex {
+    let intervals: Vec<NewInterval> = intervals.iter().map(|(key, len)| new(key, *len)).collect();
+    IntervalIndex::new(&intervals, CachedBytes::new(0))
 }
 
 fn form(key: &[u8]) -> Arc<Interval> {
@@ -32,7 +32,7 @@ fn form(key: &[u8]) -> Arc<Interval> {
 }
 
 /// Number of intervals.
-fn count(index: &Index) -> usize {
+fn count(index: &IntervalIndex) -> usize {
     let nodes = index.top.load();
     let nodes = nodes.branches.iter().map(|branch| branch.node.load_full());
     nodes
@@ -42,13 +42,13 @@ fn count(index: &Index) -> usize {
 }
 
 /// Number of leaves.
-fn leaves(index: &Index) -> usize {
+fn leaves(index: &IntervalIndex) -> usize {
     let top = index.top.load();
     let sizes = top.branches.iter().map(|own| own.node.load().leaves.len());
     sizes.sum()
 }
 
-fn assert_equal(index: &Index, twin: &Twin, random: &mut Random) {
+fn assert_equal(index: &IntervalIndex, twin: &Twin, random: &mut SeededRng) {
     assert_eq!(count(index), twin.len());
     let probes = if twin.len() < 200 { 10 } else { 40 };
     let _share = index.share();
@@ -58,15 +58,15 @@ fn assert_equal(index: &Index, twin: &Twin, random: &mut Random) {
             _ => random.below(1 << 30).to_string().into_bytes(),
         };
         let at = twin.partition_point(|(own, _)| *own <= key) - 1;
-        check(index, Seek::At(&key), twin, at);
+        check(index, SeekTarget::At(&key), twin, at);
         if let Some(below) = twin.partition_point(|(own, _)| *own < key).checked_sub(1) {
-            check(index, Seek::Below(&key), twin, below);
+            check(index, SeekTarget::Below(&key), twin, below);
         }
     }
-    check(index, Seek::Last, twin, twin.len() - 1);
+    check(index, SeekTarget::Last, twin, twin.len() - 1);
 }
 
-fn check(index: &Index, seek: Seek<'_>, twin: &Twin, at: usize) {
+fn check(index: &IntervalIndex, seek: SeekTarget<'_>, twin: &Twin, at: usize) {
     let (place, offset) = index.locate(seek);
     assert_eq!(place.lower(), &*twin[at].0, "{seek:?}");
     let upper = twin.get(at + 1).map(|(key, _)| &key[..]);
@@ -78,7 +78,7 @@ fn check(index: &Index, seek: Seek<'_>, twin: &Twin, at: usize) {
 }
 
 /// Changes the index; says whether a branch is to be cut.
-fn alter<F>(index: &Index, altered: Vec<Altered<'_, F>>) -> bool
+fn alter<F>(index: &IntervalIndex, altered: Vec<IntervalEdit<'_, F>>) -> bool
 where
     F: FnOnce(&mut Option<Arc<Interval>>),
 {
@@ -88,12 +88,12 @@ where
 }
 
 /// A change of the index and of the twin.
-fn replace(index: &Index, twin: &mut Twin, from: usize, count: usize, list: Twin) {
+fn replace(index: &IntervalIndex, twin: &mut Twin, from: usize, count: usize, list: Twin) {
     let lower = twin[from].0.clone();
     let intervals = list.iter().map(|(key, len)| new(key, *len)).collect();
-    let place = index.find(Seek::At(&lower));
+    let place = index.find(SeekTarget::At(&lower));
     let count = count.min(place.leaf.count() - place.at);
-    let is_large = alter(index, vec![Altered::others(&lower, count, intervals)]);
+    let is_large = alter(index, vec![IntervalEdit::others(&lower, count, intervals)]);
     // Mostly at once, sometimes only after the next ones.
     if is_large && !twin.len().is_multiple_of(3) {
         index.cut_branch(&lower);
@@ -111,12 +111,12 @@ fn replace(index: &Index, twin: &mut Twin, from: usize, count: usize, list: Twin
 
 /// Prunes, and lets the twin be what the index is then: the same intervals that have bytes, of
 /// which some begin where empty ones in front of them did.
-fn prune(index: &Index, twin: &mut Twin) {
+fn prune(index: &IntervalIndex, twin: &mut Twin) {
     index.prune();
     let mut list = Twin::new();
     let mut next = Some(Vec::new());
     while let Some(lower) = next {
-        let place = index.find(Seek::At(&lower));
+        let place = index.find(SeekTarget::At(&lower));
         assert_eq!(place.lower(), lower);
         next = place.upper().map(<[u8]>::to_vec);
         list.push((lower, place.len()));
@@ -138,7 +138,7 @@ fn prune(index: &Index, twin: &mut Twin) {
 
 #[test]
 fn equals_a_sorted_list() {
-    let mut random = Random::new(7);
+    let mut random = SeededRng::new(7);
     let mut twin: Twin = vec![(Vec::new(), 5)];
     let index = index(&twin);
     for step in 0..20_000 {
@@ -195,7 +195,7 @@ fn forms_stay_with_their_intervals_and_are_counted() {
     let index = index(&twin);
     let bytes = form(&keys[0]).memory_bytes();
     for key in &keys {
-        let place = index.find(Seek::At(key));
+        let place = index.find(SeekTarget::At(key));
         let version = place.leaf.version();
         index.fill(&place, version + 2, &form(b"what was read before a change"));
         index.fill(&place, version, &form(key));
@@ -206,12 +206,12 @@ fn forms_stay_with_their_intervals_and_are_counted() {
     for (at, key) in keys.iter().enumerate() {
         if at % 3 == 0 {
             let second = [&key[..], b"5"].concat();
-            let list = [key, &second].map(|key| New {
+            let list = [key, &second].map(|key| NewInterval {
                 interval: Some(form(key)),
                 ..new(key, 2)
             });
-            let place = index.find(Seek::At(key));
-            alter(&index, vec![Altered::others(key, 1, list.into())]);
+            let place = index.find(SeekTarget::At(key));
+            alter(&index, vec![IntervalEdit::others(key, 1, list.into())]);
             // The leaf is not the index's any more.
             index.fill(&place, place.leaf.version(), &form(key));
         }
@@ -226,7 +226,7 @@ fn forms_stay_with_their_intervals_and_are_counted() {
     // All of them were read, so the hand must come by twice.
     for _ in 0..2 {
         while let Some(key) = at {
-            at = index.sweep(&key, Taken::Forms, &mut 0);
+            at = index.sweep(&key, EvictionStep::Forms, &mut 0);
         }
         at = Some(Vec::new());
     }
@@ -252,27 +252,30 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
         let own = Arc::make_mut(form.as_mut().unwrap());
         let put = Some((&bytes[..], pair));
         let (at, removes) = (own.len(), false);
-        own.splice(&Splice { at, removes, put }, &slabs, true);
+        own.splice(&PairEdit { at, removes, put }, &slabs, true);
         assert!(own.has_room());
     };
     for at in 1..200 {
         let key = key_of(at);
-        let place = index.find(Seek::At(&key));
+        let place = index.find(SeekTarget::At(&key));
         index.fill(&place, place.leaf.version(), &form(&key));
         drop(place);
         if at % 2 == 0 {
-            let becomes = Becomes::Edited((2, 1), Some(grow));
+            let becomes = EditKind::Edited((2, 1), Some(grow));
             let lower = &key[..];
-            alter(&index, vec![Altered { lower, becomes }]);
+            alter(&index, vec![IntervalEdit { lower, becomes }]);
         }
     }
     // Every leaf is made anew, some are cut.
     for at in (1..200).step_by(5) {
         let list = [key_of(at), [&key_of(at)[..], b"5"].concat()].map(|key| new(&key, 1));
-        alter(&index, vec![Altered::others(&key_of(at), 1, list.into())]);
+        alter(
+            &index,
+            vec![IntervalEdit::others(&key_of(at), 1, list.into())],
+        );
     }
     let is_cached = |at: usize| {
-        let place = index.find(Seek::At(&key_of(at)));
+        let place = index.find(SeekTarget::At(&key_of(at)));
         place.leaf.peek(place.at).is_some()
     };
     let sweep = |taken| {
@@ -295,12 +298,12 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
     let of_others = form(&key_of(1)).memory_bytes() * others as u64;
     assert_eq!(index.cached.get(), of_grown(false) + of_others);
     for _ in 0..2 {
-        sweep(Taken::Room);
+        sweep(EvictionStep::Room);
         assert_eq!(index.cached.get(), of_grown(true) + of_others);
     }
     assert!(of_grown(true) < of_grown(false));
     assert!((1..200).all(|at| is_cached(at) == (at % 5 != 1)));
-    sweep(Taken::Forms);
+    sweep(EvictionStep::Forms);
     assert_eq!(index.cached.get(), 0);
 }
 
@@ -308,14 +311,14 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
 /// of it while readers waited.
 #[test]
 fn many_changes_at_once_equal_one_after_the_other_and_readers_see_none_before() {
-    let mut random = Random::new(21);
+    let mut random = SeededRng::new(21);
     let key_of = |number: usize| format!("{number:06}").into_bytes();
     let mut twin: Twin = vec![(Vec::new(), 3)];
     twin.extend((1..6_000).map(|at| (key_of(at * 100), 1 + at as u64 % 7)));
     let index = index(&twin);
     assert!(index.top.load().branches.len() > 1);
     for (key, _) in &twin {
-        index.fill(&index.find(Seek::At(key)), 0, &form(key));
+        index.fill(&index.find(SeekTarget::At(key)), 0, &form(key));
     }
     for round in 0..300_usize {
         let before = twin.clone();
@@ -331,7 +334,7 @@ fn many_changes_at_once_equal_one_after_the_other_and_readers_see_none_before() 
             let parts = random.index(4);
             let list: Twin = match parts {
                 _ if round % 4 == 0 => vec![(lower, len)],
-                0 if at > 0 && index.find(Seek::At(&lower)).at > 0 => Vec::new(),
+                0 if at > 0 && index.find(SeekTarget::At(&lower)).at > 0 => Vec::new(),
                 parts => {
                     // Above the interval's first key, and below all that it was cut at before.
                     let border = |part| format!("{:03}{part}", 300 - round).into_bytes();
@@ -349,16 +352,16 @@ fn many_changes_at_once_equal_one_after_the_other_and_readers_see_none_before() 
                 *form_now = Some(form(b"changed"));
             }
         };
-        let altered = altered.iter().map(|(at, list)| Altered {
+        let altered = altered.iter().map(|(at, list)| IntervalEdit {
             lower: &before[*at].0,
             becomes: match &list[..] {
-                [(_, len)] if at % 2 == 0 => Becomes::Edited((*len, 1), Some(change)),
-                list => Becomes::Others(1, list.iter().map(|(key, len)| new(key, *len)).collect()),
+                [(_, len)] if at % 2 == 0 => EditKind::Edited((*len, 1), Some(change)),
+                list => EditKind::Others(1, list.iter().map(|(key, len)| new(key, *len)).collect()),
             },
         });
         let altered: Vec<_> = altered.collect();
         let ahead = index.ahead();
-        let place = index.find(Seek::At(&before[keys[0]].0));
+        let place = index.find(SeekTarget::At(&before[keys[0]].0));
         let version = place.leaf.version();
         assert!(version.is_multiple_of(2));
         let ready = index.prepare(&ahead, altered);
@@ -384,7 +387,7 @@ fn many_changes_at_once_equal_one_after_the_other_and_readers_see_none_before() 
 }
 
 /// Bytes of all forms that are in the index.
-fn forms(index: &Index, twin: &Twin) -> u64 {
+fn forms(index: &IntervalIndex, twin: &Twin) -> u64 {
     let of = |(key, _): &(Vec<u8>, u64)| {
         let bytes = index.with_cached(key, Interval::memory_bytes);
         bytes.unwrap_or_default()

@@ -13,13 +13,15 @@ use std::sync::Arc;
 
 use gabion_flex::Edit;
 
-use super::{Held, Partition};
+use super::{CachedInterval, Partition};
 use crate::Result;
-use crate::engine::flexdb::index::{Altered, Becomes, EXTENTS_UNKNOWN, Leaf, New, Place, Seek};
-use crate::engine::flexdb::interval::{
-    BYTES_MAX, Interval, PAIRS_MAX, Pair, Splice, put_pair, tag_of,
+use crate::engine::flexdb::index::{
+    EXTENTS_UNKNOWN, EditKind, IndexLeaf, IntervalEdit, IntervalRef, NewInterval, SeekTarget,
 };
-use crate::expiry::{Moment, moment_of};
+use crate::engine::flexdb::interval::{
+    BYTES_MAX, Interval, PAIRS_MAX, PairEdit, PairRef, put_pair, tag_of,
+};
+use crate::expiry::{UnixMillis, moment_of};
 use crate::types::{Kind, hash_key};
 
 /// An interval that has this many extents, and more than half as many as pairs, is written anew
@@ -28,13 +30,13 @@ const FRAGMENTS_MIN: usize = 4;
 
 /// What a merge does with some keys, in their order.
 #[derive(Debug, Default)]
-pub(in super::super) struct Changes {
+pub(in super::super) struct MergeChanges {
     /// The new pairs as they will lie in the space, one behind the other.
     pairs: Vec<u8>,
     /// The keys that go.
     gone: Vec<u8>,
     /// When new pairs expire that do, and the bytes of each.
-    expiring: Vec<(Moment, u64)>,
+    expiring: Vec<(UnixMillis, u64)>,
     list: Vec<Change>,
 }
 
@@ -49,7 +51,7 @@ struct Change {
     is_put: bool,
 }
 
-impl Changes {
+impl MergeChanges {
     /// Gives the next key a value.
     pub(in super::super) fn put(&mut self, kind: Kind, key: &[u8], stored: &[u8]) {
         let start = self.pairs.len();
@@ -79,7 +81,7 @@ impl Changes {
     }
 
     /// When new pairs expire that do, and the bytes of each.
-    pub(in super::super) fn expiring(&self) -> &[(Moment, u64)] {
+    pub(in super::super) fn expiring(&self) -> &[(UnixMillis, u64)] {
         &self.expiring
     }
 
@@ -105,12 +107,12 @@ impl Changes {
     }
 
     /// The new pair of a key that gets a value.
-    fn pair(&self, at: usize) -> Option<(&[u8], Pair)> {
+    fn pair(&self, at: usize) -> Option<(&[u8], PairRef)> {
         let change = &self.list[at];
         if !change.is_put {
             return None;
         }
-        let pair = Pair {
+        let pair = PairRef {
             start: 0,
             head: u8::try_from(change.key - change.start).unwrap_or_default(),
             key_len: change.key_len,
@@ -129,8 +131,8 @@ impl Changes {
 
 /// An interval that a merge has found, and the changes of its keys.
 #[derive(Debug)]
-pub(in super::super) struct Wanted {
-    pub(in super::super) place: Place,
+pub(in super::super) struct IntervalChanges {
+    pub(in super::super) place: IntervalRef,
     /// What it holds, if it was read; else it was cached.
     pub(in super::super) interval: Option<Arc<Interval>>,
     pub(in super::super) changes: Range<usize>,
@@ -140,7 +142,11 @@ impl Partition {
     /// Changes pairs of some intervals of one leaf, in the order of their keys, which the caller
     /// has just looked up (P2): all of them, or none if this fails. The changes of each belong to
     /// the interval. Returns how many bytes were written.
-    pub(in super::super) fn change(&self, wanted: Vec<Wanted>, changes: &Changes) -> Result<u64> {
+    pub(in super::super) fn change(
+        &self,
+        wanted: Vec<IntervalChanges>,
+        changes: &MergeChanges,
+    ) -> Result<u64> {
         // So that their misses overlap.
         for own in wanted.iter().filter(|own| own.interval.is_none()) {
             own.place.leaf.prefetch_pairs(own.place.at);
@@ -165,9 +171,9 @@ impl Partition {
             new.iter_mut().for_each(|new| new.extents = extents);
             Some(new)
         };
-        let new: Vec<Option<Vec<New>>> = plans.list.iter().map(new_of).collect();
+        let new: Vec<Option<Vec<NewInterval>>> = plans.list.iter().map(new_of).collect();
         let held = wanted.into_iter().map(|(held, _)| held);
-        let (places, read): (Vec<Place>, Vec<_>) =
+        let (places, read): (Vec<IntervalRef>, Vec<_>) =
             held.map(|held| (held.place, Some(held.interval))).unzip();
         let altered = self.altered(&places, read, &plans, new);
         self.begin_change();
@@ -198,24 +204,24 @@ impl Partition {
     /// None of what was `read` is kept but there: else forms would have to be copied.
     fn altered<'p>(
         &'p self,
-        places: &'p [Place],
+        places: &'p [IntervalRef],
         mut read: Vec<Option<Arc<Interval>>>,
         plans: &'p Plans<'p>,
-        new: Vec<Option<Vec<New>>>,
-    ) -> Vec<Altered<'p, impl FnOnce(&mut Option<Arc<Interval>>)>> {
-        let altered = |(plan, new): (&'p Plan, Option<Vec<New>>)| {
+        new: Vec<Option<Vec<NewInterval>>>,
+    ) -> Vec<IntervalEdit<'p, impl FnOnce(&mut Option<Arc<Interval>>)>> {
+        let altered = |(plan, new): (&'p Plan, Option<Vec<NewInterval>>)| {
             let place = &places[plan.number];
             let read = read[plan.number].take();
             let becomes = match new {
-                Some(new) => Becomes::Others(1, new),
+                Some(new) => EditKind::Others(1, new),
                 None => {
                     let extents = plan.extents(place.leaf.extents(place.at));
                     let splices = &plans.splices[plan.splices.clone()];
                     let splice = |form: &mut _| self.splice(form, read, splices);
-                    Becomes::Edited((plan.len as u64, extents), Some(splice))
+                    EditKind::Edited((plan.len as u64, extents), Some(splice))
                 }
             };
-            Altered {
+            IntervalEdit {
                 lower: place.lower(),
                 becomes,
             }
@@ -224,15 +230,18 @@ impl Partition {
     }
 
     /// Intervals with what they hold.
-    fn read_wanted(&self, wanted: Vec<Wanted>) -> Result<Vec<(Held, Range<usize>)>> {
-        let read = |own: Wanted| {
-            let Wanted {
+    fn read_wanted(
+        &self,
+        wanted: Vec<IntervalChanges>,
+    ) -> Result<Vec<(CachedInterval, Range<usize>)>> {
+        let read = |own: IntervalChanges| {
+            let IntervalChanges {
                 place,
                 interval,
                 changes,
             } = own;
             let held = match interval {
-                Some(interval) => Held { place, interval },
+                Some(interval) => CachedInterval { place, interval },
                 None => {
                     let leaf = Arc::clone(&place.leaf);
                     let lower = leaf.lower(place.at);
@@ -250,7 +259,7 @@ impl Partition {
         &self,
         form: &mut Option<Arc<Interval>>,
         read: Option<Arc<Interval>>,
-        splices: &[Splice<'_>],
+        splices: &[PairEdit<'_>],
     ) {
         let fits = |read: &Arc<Interval>| form.is_none() && self.cache.has_room_for(read);
         if let Some(read) = read.filter(fits) {
@@ -270,8 +279,8 @@ impl Partition {
     }
 
     /// The intervals that pairs become.
-    fn result_of(&self, held: &Held, whole: &Whole) -> Vec<New> {
-        let Held { place, interval } = held;
+    fn result_of(&self, held: &CachedInterval, whole: &Whole) -> Vec<NewInterval> {
+        let CachedInterval { place, interval } = held;
         let cached = place.leaf.peek(place.at).is_some() || self.cache.has_room_for(interval);
         self.intervals_of(place.lower(), &whole.bytes, &whole.pairs, cached)
     }
@@ -279,15 +288,15 @@ impl Partition {
     /// The edits of some plans, in the order of their keys. Each moves what is behind it.
     fn edits<'p>(
         &self,
-        places: &[Place],
+        places: &[IntervalRef],
         plans: &'p Plans<'_>,
-        changes: &'p Changes,
+        changes: &'p MergeChanges,
     ) -> Vec<Edit<'p>> {
         let _share = self.index.share();
         let mut edits = Vec::with_capacity(2 * plans.steps.len());
         let mut moved = 0_u64;
         // The leaf that was looked at last, and where it begins.
-        let mut known: Option<(Arc<Leaf>, u64)> = None;
+        let mut known: Option<(Arc<IndexLeaf>, u64)> = None;
         for plan in &plans.list {
             let place = &places[plan.number];
             let of_known = known
@@ -296,7 +305,7 @@ impl Partition {
             let (len, offset) = match of_known {
                 Some((leaf, begin)) => (place.len(), begin + leaf.len_before(place.at)),
                 None => {
-                    let (now, offset) = self.index.locate(Seek::At(place.lower()));
+                    let (now, offset) = self.index.locate(SeekTarget::At(place.lower()));
                     let begin = offset - now.leaf.len_before(now.at);
                     let len = now.len();
                     known = Some((now.leaf, begin));
@@ -313,7 +322,7 @@ impl Partition {
     /// cut.
     fn join_with_next(&self, lower: &[u8]) {
         let ahead = self.index.ahead();
-        let place = self.index.find(Seek::At(lower));
+        let place = self.index.find(SeekTarget::At(lower));
         // The one in front of it may have been joined with it just now.
         let Some(next) = place.next().filter(|_| place.lower() == lower) else {
             return;
@@ -322,7 +331,7 @@ impl Partition {
         if len > BYTES_MAX as u64 {
             return;
         }
-        let joined = New {
+        let joined = NewInterval {
             key: lower.to_vec(),
             len,
             extents: place
@@ -331,15 +340,15 @@ impl Partition {
                 .saturating_add(next.leaf.extents(next.at)),
             interval: None,
         };
-        let joined = Altered::others(lower, 2, vec![joined]);
+        let joined = IntervalEdit::others(lower, 2, vec![joined]);
         let ready = self.index.prepare(&ahead, vec![joined]);
         drop(self.index.make(&mut ahead.alone(), ready));
     }
 
     /// Writes an interval anew if it lies in several extents; says whether it did. The caller holds
     /// the merge lock.
-    pub(in super::super) fn defragment(&self, held: &Held) -> Result<bool> {
-        let Held { place, interval } = held;
+    pub(in super::super) fn defragment(&self, held: &CachedInterval) -> Result<bool> {
+        let CachedInterval { place, interval } = held;
         self.prepare(place, place)?;
         if self.extent_count(place)? < 2 {
             return Ok(false);
@@ -347,7 +356,7 @@ impl Partition {
         self.begin_change();
         let edits = || {
             let _share = self.index.share();
-            let (now, offset) = self.index.locate(Seek::At(place.lower()));
+            let (now, offset) = self.index.locate(SeekTarget::At(place.lower()));
             let (len, data) = (now.len(), interval.encoded(0..interval.len()));
             vec![
                 Edit::Collapse { offset, len },
@@ -359,13 +368,13 @@ impl Partition {
     }
 
     /// Removes all pairs of the interval, unread; false when somebody has cut it.
-    pub(in super::super) fn clear(&self, place: &Place) -> Result<bool> {
+    pub(in super::super) fn clear(&self, place: &IntervalRef) -> Result<bool> {
         self.prepare(place, place)?;
         self.begin_change();
         let held = Cell::new(None);
         let edits = || {
             let ahead = self.index.ahead();
-            let (now, offset) = self.index.locate(Seek::At(place.lower()));
+            let (now, offset) = self.index.locate(SeekTarget::At(place.lower()));
             if (now.lower(), now.upper()) != (place.lower(), place.upper()) {
                 return Vec::new();
             }
@@ -373,7 +382,7 @@ impl Partition {
             let len = now.len();
             vec![Edit::Collapse { offset, len }]
         };
-        let cleared = || Altered::others(place.lower(), 1, Vec::new());
+        let cleared = || IntervalEdit::others(place.lower(), 1, Vec::new());
         let alone = || {
             let ahead = held.take()?;
             let ready = self.index.prepare(&ahead, vec![cleared()]);
@@ -390,24 +399,24 @@ impl Partition {
 
     /// Brings what the index of the space has of some intervals, from one to another, into memory,
     /// so that who holds the lock of this index mostly finds it there.
-    fn prepare(&self, first: &Place, last: &Place) -> Result<()> {
+    fn prepare(&self, first: &IntervalRef, last: &IntervalRef) -> Result<()> {
         let share = self.index.share();
-        let (_, begin) = self.index.locate(Seek::At(first.lower()));
-        let (last, end) = self.index.locate(Seek::At(last.lower()));
+        let (_, begin) = self.index.locate(SeekTarget::At(first.lower()));
+        let (last, end) = self.index.locate(SeekTarget::At(last.lower()));
         drop(share);
         Ok(self.space.prepare(begin, end - begin + last.len())?)
     }
 
     /// Extents of an interval, for which was [prepared](Partition::prepare).
-    fn extent_count(&self, place: &Place) -> Result<usize> {
+    fn extent_count(&self, place: &IntervalRef) -> Result<usize> {
         let _share = self.index.share();
-        let (place, offset) = self.index.locate(Seek::At(place.lower()));
+        let (place, offset) = self.index.locate(SeekTarget::At(place.lower()));
         Ok(self.space.extent_count(offset, place.len())?)
     }
 
     /// Whether an interval is written anew when it changes. Its extents are counted only where what
     /// is known of them leaves that open.
-    fn is_fragmented(&self, place: &Place, interval: &Interval) -> Result<bool> {
+    fn is_fragmented(&self, place: &IntervalRef, interval: &Interval) -> Result<bool> {
         let is_many = |extents| extents >= FRAGMENTS_MIN && extents > interval.len() / 2;
         if !is_many(place.leaf.extents(place.at).into()) {
             return Ok(false);
@@ -424,7 +433,7 @@ impl Partition {
 /// each costs more than what is done with them.
 struct Plans<'c> {
     list: Vec<Plan>,
-    splices: Vec<Splice<'c>>,
+    splices: Vec<PairEdit<'c>>,
     steps: Vec<Step>,
 }
 
@@ -451,7 +460,7 @@ struct Plan {
 #[derive(Default)]
 struct Whole {
     bytes: Vec<u8>,
-    pairs: Vec<Pair>,
+    pairs: Vec<PairRef>,
 }
 
 /// A place of the interval at which bytes are removed, and then those of some changes inserted.
@@ -476,7 +485,7 @@ impl<'c> Plans<'c> {
         &mut self,
         number: usize,
         interval: &Interval,
-        changes: &'c Changes,
+        changes: &'c MergeChanges,
         range: Range<usize>,
         rewrites: bool,
     ) {
@@ -510,7 +519,7 @@ impl<'c> Plans<'c> {
             count = count + usize::from(change.is_put) - usize::from(removes);
             len = len + inserted.len() - removed;
             add_step(&mut self.steps, first.1, (offset, removed, inserted));
-            self.splices.push(Splice { at, removes, put });
+            self.splices.push(PairEdit { at, removes, put });
         }
         let splices = first.0..self.splices.len();
         if splices.is_empty() {
@@ -552,7 +561,7 @@ impl<'c> Plans<'c> {
         &self,
         plan: &'p Plan,
         begin: u64,
-        changes: &'p Changes,
+        changes: &'p MergeChanges,
         edits: &mut Vec<Edit<'p>>,
     ) {
         let mut add = |offset: usize, removed: usize, data: &'p [u8]| {
@@ -618,7 +627,7 @@ impl Plan {
 
 impl Whole {
     /// All pairs, so many and so long, as they will be after some changes.
-    fn of(interval: &Interval, splices: &[Splice<'_>], count: usize, len: usize) -> Whole {
+    fn of(interval: &Interval, splices: &[PairEdit<'_>], count: usize, len: usize) -> Whole {
         let mut whole = Whole {
             bytes: Vec::with_capacity(len),
             pairs: Vec::with_capacity(count),
@@ -629,7 +638,7 @@ impl Whole {
             kept = splice.at + usize::from(splice.removes);
             if let Some((bytes, pair)) = splice.put {
                 let start = whole.bytes.len();
-                whole.pairs.push(Pair { start, ..pair });
+                whole.pairs.push(PairRef { start, ..pair });
                 whole.bytes.extend_from_slice(bytes);
             }
         }
@@ -648,7 +657,7 @@ impl Whole {
         for at in range {
             let pair = interval.pair(at);
             let start = pair.start - from + to;
-            self.pairs.push(Pair { start, ..pair });
+            self.pairs.push(PairRef { start, ..pair });
         }
     }
 }

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use super::Partition;
-use crate::engine::flexdb::index::{Index, New};
+use crate::engine::flexdb::index::{IntervalIndex, NewInterval};
 use crate::engine::flexdb::interval::pair_head;
-use crate::log::Malformed;
+use crate::log::MalformedPayload;
 use crate::threads::side_by_side;
 use crate::{Error, Result};
 
@@ -52,7 +52,7 @@ impl Partition {
             self.anchors(number * part, ((number + 1) * part).min(len))
         });
         let mut intervals = Vec::new();
-        let (mut last, mut from) = (New::first(), 0);
+        let (mut last, mut from) = (NewInterval::first(), 0);
         for anchors in parts {
             for (offset, key) in anchors? {
                 if offset == 0 {
@@ -61,9 +61,9 @@ impl Partition {
                 if key <= last.key {
                     return Err(self.corrupt(offset, "a key is not above those before it"));
                 }
-                let next = New {
+                let next = NewInterval {
                     key,
-                    ..New::first()
+                    ..NewInterval::first()
                 };
                 last.len = offset - from;
                 intervals.push(std::mem::replace(&mut last, next));
@@ -72,7 +72,7 @@ impl Partition {
         }
         last.len = len - from;
         intervals.push(last);
-        self.index = Arc::new(Index::new(&intervals, self.cache.cached_bytes()));
+        self.index = Arc::new(IntervalIndex::new(&intervals, self.cache.cached_bytes()));
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl Partition {
         let mut front = vec![0; FRONT_BYTES];
         let read = self.space.read_at(offset, &mut front)?;
         front.truncate(read);
-        let malformed = |malformed: Malformed| self.corrupt(offset, malformed.what);
+        let malformed = |malformed: MalformedPayload| self.corrupt(offset, malformed.what);
         let (head, key, _) = pair_head(&front).map_err(malformed)?;
         let end = head.saturating_add(key);
         if end > front.len() {

@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeBounds};
 
 use gabion_media::SimDisk;
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 
 use super::*;
 use crate::Tuning;
 use crate::engine::flexdb::interval::PAIRS_MAX;
 use crate::engine::memtable::ChunkPool;
-use crate::expiry::Record;
+use crate::expiry::StoredRecord;
 use crate::memory::Memory;
 use crate::types::Kind;
 use crate::types::hash_key;
 
-fn put(partition: &Partition, held: Held, key: &[u8], value: &[u8]) {
-    let mut changes = Changes::default();
+fn put(partition: &Partition, held: CachedInterval, key: &[u8], value: &[u8]) {
+    let mut changes = MergeChanges::default();
     changes.put(Kind::Put, key, value);
     let wanted = wanted_of(held, 0..1, true);
     partition.change(vec![wanted], &changes).unwrap();
 }
 
-fn wanted_of(held: Held, changes: Range<usize>, is_read: bool) -> Wanted {
-    let Held { place, interval } = held;
+fn wanted_of(held: CachedInterval, changes: Range<usize>, is_read: bool) -> IntervalChanges {
+    let CachedInterval { place, interval } = held;
     let interval = is_read.then_some(interval);
-    Wanted {
+    IntervalChanges {
         place,
         interval,
         changes,
@@ -40,11 +40,13 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
     let sim = SimDisk::new();
     let options = Options::default().tuning(Tuning::default().memtable_budget_bytes(64 << 10));
     let memory = Memory::new(1 << 20, 0, &ChunkPool::new(0));
-    let cache = Arc::new(Cache::new(1 << 20, &memory));
+    let cache = Arc::new(IntervalCache::new(1 << 20, &memory));
     let partition = Partition::create(Disk::simulated(&sim), &cache, &options, 1).unwrap();
     for number in 0..3 * PAIRS_MAX {
         let key = format!("{number:03}").into_bytes();
-        let held = partition.interval(Seek::At(&key), Reader::Merge).unwrap();
+        let held = partition
+            .interval(SeekTarget::At(&key), ReadIntent::Merge)
+            .unwrap();
         put(&partition, held, &key, &[7; 100]);
     }
     partition.checkpoint().unwrap();
@@ -54,13 +56,15 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
     // The recovery makes one interval of all pairs.
     let disk = Disk::simulated(&sim);
     let partition = Partition::open(disk, &cache, &options, 1, reached).unwrap();
-    let read = partition.read(Seek::At(b"001")).unwrap();
+    let read = partition.read(SeekTarget::At(b"001")).unwrap();
     let pairs = parse(&read.bytes).unwrap();
     assert_eq!(pairs.len(), 3 * PAIRS_MAX);
     assert!(partition.clear(&read.place).unwrap());
     partition.cut(&read.place, read.version, &read.bytes, &pairs);
 
-    let held = partition.interval(Seek::At(b"001"), Reader::User).unwrap();
+    let held = partition
+        .interval(SeekTarget::At(b"001"), ReadIntent::User)
+        .unwrap();
     assert_eq!((held.interval.len(), held.place.len()), (0, 0));
     assert_eq!(partition.space().len(), 0);
     // And the index is as good as any.
@@ -74,21 +78,23 @@ fn intervals_of_a_leaf_change_together() {
     let sim = SimDisk::new();
     let options = Options::default().tuning(Tuning::default().memtable_budget_bytes(64 << 10));
     let memory = Memory::new(4 << 20, 0, &ChunkPool::new(0));
-    let cache = Arc::new(Cache::new(1 << 18, &memory));
+    let cache = Arc::new(IntervalCache::new(1 << 18, &memory));
     let partition = Partition::create(Disk::simulated(&sim), &cache, &options, 1).unwrap();
-    let mut random = Random::new(7);
+    let mut random = SeededRng::new(7);
     let mut twin: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let key_of = |number: u64| format!("{number:05}").into_bytes();
     let (mut together, mut emptied, mut most) = (0, 0, 0);
     for round in 0..1_500 {
         // At first more comes, then more goes.
         let puts = if round < 800 { 80 } else { 3 };
-        let mut wanted: Vec<Wanted> = Vec::new();
-        let mut all = Changes::default();
+        let mut wanted: Vec<IntervalChanges> = Vec::new();
+        let mut all = MergeChanges::default();
         let mut at = key_of(random.below(8_000));
         while wanted.len() < 8 {
-            let held = partition.interval(Seek::At(&at), Reader::Merge).unwrap();
-            let other = |first: &Wanted| !Arc::ptr_eq(&first.place.leaf, &held.place.leaf);
+            let held = partition
+                .interval(SeekTarget::At(&at), ReadIntent::Merge)
+                .unwrap();
+            let other = |first: &IntervalChanges| !Arc::ptr_eq(&first.place.leaf, &held.place.leaf);
             if wanted.first().is_some_and(other) {
                 break;
             }
@@ -155,7 +161,11 @@ fn intervals_of_a_leaf_change_together() {
 fn assert_holds(partition: &Partition, twin: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let mut found = BTreeMap::new();
     let mut len = 0;
-    let mut next = Some(partition.interval(Seek::At(b""), Reader::User).unwrap());
+    let mut next = Some(
+        partition
+            .interval(SeekTarget::At(b""), ReadIntent::User)
+            .unwrap(),
+    );
     while let Some(held) = next {
         len += held.place.len();
         for at in 0..held.interval.len() {
@@ -170,7 +180,7 @@ fn assert_holds(partition: &Partition, twin: &BTreeMap<Vec<u8>, Vec<u8>>) {
     assert_eq!(len, partition.space().len());
     for (key, value) in twin {
         let got = partition.get(key, hash_key(key)).unwrap();
-        assert_eq!(got.as_ref().map(Record::value), Some(&**value));
+        assert_eq!(got.as_ref().map(StoredRecord::value), Some(&**value));
     }
 }
 

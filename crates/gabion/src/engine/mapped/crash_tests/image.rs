@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use gabion_media::{SimDisk, Tear};
 
 use super::super::layout::POOL_NAME;
@@ -154,7 +154,7 @@ pub(super) fn explore_drive(
     images: u64,
     counts: &mut Counts,
 ) -> Result<(), String> {
-    let mut random = Random::new(recording.seed);
+    let mut random = SeededRng::new(recording.seed);
     for image in 0..images {
         let newest = random.index(recording.snapshots.len());
         let snapshots = &recording.snapshots[..=newest];
@@ -203,7 +203,7 @@ pub(super) fn explore_drive(
 
 /// Cuts the power after each operation of a recording.
 pub(super) fn explore(recording: &Recording, counts: &mut Counts) -> Result<(), String> {
-    let mut random = Random::new(recording.seed);
+    let mut random = SeededRng::new(recording.seed);
     let (step, cuts) = match recording.is_full {
         true => (FULL_STEP, 1),
         false => (1, CUTS_PER_OPERATION),
@@ -227,7 +227,7 @@ fn check(
     recording: &Recording,
     op: u64,
     sim: &SimDisk,
-    random: &mut Random,
+    random: &mut SeededRng,
     counts: &mut Counts,
 ) -> Result<(), String> {
     let promise = recording.promise(op);
@@ -250,7 +250,7 @@ fn write_on(
     db: &Db,
     mut found: State,
     sim: &SimDisk,
-    random: &mut Random,
+    random: &mut SeededRng,
 ) -> Result<(), String> {
     let opened = keyspaces(db);
     for level in [Durability::Buffered, Durability::Sync] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use gabion_media::{Fault, SimDisk};
 use parking_lot::Mutex;
 
@@ -243,7 +243,7 @@ struct Shared<'s> {
 struct Writer<'s> {
     shared: &'s Shared<'s>,
     thread: usize,
-    random: Random,
+    random: SeededRng,
     track: Track,
 }
 
@@ -259,7 +259,7 @@ impl<'s> Writer<'s> {
         Writer {
             shared,
             thread,
-            random: Random::new(seed ^ (thread as u64) << 40),
+            random: SeededRng::new(seed ^ (thread as u64) << 40),
             track,
         }
     }

@@ -26,11 +26,11 @@ use parking_lot::Mutex;
 
 use gabion_media::prefetch_range;
 
-use pool::Chunk;
+use pool::ArenaChunk;
 pub(crate) use pool::ChunkPool;
-pub(super) use pool::{BLOCK_ALIGN, Block};
+pub(super) use pool::{BLOCK_ALIGN, HeapBlock};
 use record::PREFETCH_BYTES_MAX;
-pub(super) use record::{NewRecord, PREFETCH_BYTES, Record};
+pub(super) use record::{ArenaRecord, NewRecord, PREFETCH_BYTES};
 
 use pool::CHUNK_SIZES;
 
@@ -52,9 +52,9 @@ pub(super) struct Arena {
 #[derive(Default)]
 struct Held {
     /// The pool's.
-    chunks: Vec<Chunk>,
+    chunks: Vec<ArenaChunk>,
     /// Its own: directories, and records that are too large for a chunk.
-    blocks: Vec<Block>,
+    blocks: Vec<HeapBlock>,
 }
 
 impl Arena {
@@ -65,7 +65,7 @@ impl Arena {
     }
 
     /// Holds a chunk, which the pool has counted, until the arena is dropped.
-    fn keep_chunk(&self, chunk: Chunk) -> NonNull<u8> {
+    fn keep_chunk(&self, chunk: ArenaChunk) -> NonNull<u8> {
         let start = chunk.start();
         self.count(chunk.bytes());
         self.held.lock().chunks.push(chunk);
@@ -73,7 +73,7 @@ impl Arena {
     }
 
     /// Holds a block until the arena is dropped, counts it, and returns its first byte.
-    pub(super) fn keep(&self, block: Block) -> NonNull<u8> {
+    pub(super) fn keep(&self, block: HeapBlock) -> NonNull<u8> {
         let start = block.start();
         self.pool.charge(block.bytes());
         self.count(block.bytes());
@@ -90,7 +90,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         let Held { chunks, blocks } = std::mem::take(self.held.get_mut());
-        self.pool.release(blocks.iter().map(Block::bytes).sum());
+        self.pool.release(blocks.iter().map(HeapBlock::bytes).sum());
         self.pool.give_back(chunks);
     }
 }
@@ -104,7 +104,7 @@ struct Span {
 
 /// How much of an arena a listing covered, so that the next one goes on from there.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Mark {
+pub(super) struct ArenaMark {
     /// Chunks that are covered, but for the last one.
     chunk: usize,
     /// Bytes of the last one.
@@ -209,7 +209,7 @@ impl ArenaWriter {
     #[cold]
     fn reserve(&mut self, bytes: usize) -> NonNull<u8> {
         if bytes > LARGE_RECORD_BYTES {
-            let start = self.arena.keep(Block::new(bytes));
+            let start = self.arena.keep(HeapBlock::new(bytes));
             self.large.push(Span { start, bytes });
             return start;
         }
@@ -245,7 +245,7 @@ impl ArenaWriter {
     }
 
     /// The records that were added since `mark`, which is moved to the end of them.
-    pub(super) fn list_since(&self, mark: &mut Mark) -> Listing {
+    pub(super) fn list_since(&self, mark: &mut ArenaMark) -> ArenaListing {
         let mut spans = Vec::new();
         let mut offset = mark.offset;
         for (position, chunk) in self.chunks.iter().enumerate().skip(mark.chunk) {
@@ -263,13 +263,13 @@ impl ArenaWriter {
         }
         spans.extend_from_slice(&self.large[mark.large..]);
         let records = self.records - mark.records;
-        *mark = Mark {
+        *mark = ArenaMark {
             chunk: self.chunks.len().saturating_sub(1),
             offset: self.filled(),
             large: self.large.len(),
             records: self.records,
         };
-        Listing {
+        ArenaListing {
             arena: Arc::clone(&self.arena),
             spans,
             records,
@@ -278,7 +278,7 @@ impl ArenaWriter {
 }
 
 /// Some records of an arena.
-pub(super) struct Listing {
+pub(super) struct ArenaListing {
     arena: Arc<Arena>,
     /// Whole records, all of them published or at least written before the listing was made.
     spans: Vec<Span>,
@@ -286,13 +286,13 @@ pub(super) struct Listing {
 }
 
 // SAFETY: the spans lie in the arena, which the listing holds, and are not written any more.
-unsafe impl Send for Listing {}
+unsafe impl Send for ArenaListing {}
 
-impl Listing {
+impl ArenaListing {
     /// The records in the order of their places: those with a block of their own come last, so a
     /// newer version of a key may come before an older one.
-    pub(super) fn iter(&self) -> Listed<'_> {
-        Listed {
+    pub(super) fn iter(&self) -> ListingIter<'_> {
+        ListingIter {
             spans: self.spans.iter(),
             at: NonNull::dangling(),
             bytes: 0,
@@ -300,20 +300,20 @@ impl Listing {
     }
 }
 
-/// Iterator over the records of a [`Listing`].
+/// Iterator over the records of a [`ArenaListing`].
 #[derive(Clone)]
-pub(super) struct Listed<'a> {
+pub(super) struct ListingIter<'a> {
     spans: std::slice::Iter<'a, Span>,
     /// The rest of the current span.
     at: NonNull<u8>,
     bytes: usize,
 }
 
-impl<'a> Iterator for Listed<'a> {
-    type Item = Record<'a>;
+impl<'a> Iterator for ListingIter<'a> {
+    type Item = ArenaRecord<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Record<'a>> {
+    fn next(&mut self) -> Option<ArenaRecord<'a>> {
         if self.bytes == 0 {
             let span = self.spans.next()?;
             self.at = span.start;
@@ -321,7 +321,7 @@ impl<'a> Iterator for Listed<'a> {
         }
         // SAFETY: a span is a sequence of whole records that were written before the listing was
         // made, and the listing, borrowed for 'a, holds the arena.
-        let record = unsafe { Record::from_raw(self.at) };
+        let record = unsafe { ArenaRecord::from_raw(self.at) };
         let footprint = record.footprint();
         // SAFETY: the record has that many bytes.
         self.at = unsafe { self.at.add(footprint) };
@@ -332,15 +332,15 @@ impl<'a> Iterator for Listed<'a> {
 
 /// A record in a sorted list, with a number that orders like the beginning of its key.
 #[derive(Clone, Copy)]
-pub(super) struct Item<'a> {
+pub(super) struct SortItem<'a> {
     pub(super) prefix: u64,
-    pub(super) record: Record<'a>,
+    pub(super) record: ArenaRecord<'a>,
 }
 
 /// Records of one arena, which the list keeps alive.
 pub(super) struct RecordList {
     /// Records of `arena`; the lifetime stands for "as long as `arena` is held".
-    items: Box<[Item<'static>]>,
+    items: Box<[SortItem<'static>]>,
     /// The prefix of every [`FENCE_ITEMS`]th item: a search begins in this short array, most of
     /// which stays in the cache.
     fences: Box<[u64]>,
@@ -352,8 +352,8 @@ impl RecordList {
     ///
     /// `fill` works for any lifetime, so what it puts into the list can only come from the listing.
     pub(super) fn build<T>(
-        listing: &Listing,
-        fill: impl for<'x> FnOnce(Listed<'x>, &mut Vec<Item<'x>>) -> T,
+        listing: &ArenaListing,
+        fill: impl for<'x> FnOnce(ListingIter<'x>, &mut Vec<SortItem<'x>>) -> T,
     ) -> (RecordList, T) {
         let mut items = Vec::with_capacity(listing.records);
         let result = fill(listing.iter(), &mut items);
@@ -367,7 +367,7 @@ impl RecordList {
     pub(super) fn merge(
         a: &RecordList,
         b: &RecordList,
-        merge: impl for<'x> FnOnce(&[Item<'x>], &[Item<'x>], &mut Vec<Item<'x>>),
+        merge: impl for<'x> FnOnce(&[SortItem<'x>], &[SortItem<'x>], &mut Vec<SortItem<'x>>),
     ) -> RecordList {
         assert!(
             Arc::ptr_eq(&a.arena, &b.arena),
@@ -380,11 +380,12 @@ impl RecordList {
 
     /// A list of `items`, all of which lie in `arena`: the callers' closures are generic over the
     /// lifetime and so have no other records to put there.
-    fn hold(arena: &Arc<Arena>, items: Vec<Item<'_>>) -> RecordList {
+    fn hold(arena: &Arc<Arena>, items: Vec<SortItem<'_>>) -> RecordList {
         let items = items.into_boxed_slice();
         // SAFETY: only the lifetime changes. The records live as long as the arena, which is held
         // by the list; `items` shortens the lifetime to that of the list again.
-        let items = unsafe { std::mem::transmute::<Box<[Item<'_>]>, Box<[Item<'static>]>>(items) };
+        let items =
+            unsafe { std::mem::transmute::<Box<[SortItem<'_>]>, Box<[SortItem<'static>]>>(items) };
         let fences = items
             .iter()
             .step_by(FENCE_ITEMS)
@@ -412,7 +413,7 @@ impl RecordList {
 
     /// The records.
     #[inline]
-    pub(super) fn items(&self) -> &[Item<'_>] {
+    pub(super) fn items(&self) -> &[SortItem<'_>] {
         &self.items
     }
 }
@@ -439,7 +440,7 @@ mod tests {
         }
     }
 
-    fn keys_since(writer: &ArenaWriter, mark: &mut Mark) -> Vec<Vec<u8>> {
+    fn keys_since(writer: &ArenaWriter, mark: &mut ArenaMark) -> Vec<Vec<u8>> {
         let listing = writer.list_since(mark);
         let keys: Vec<_> = listing.iter().map(|record| record.key().to_vec()).collect();
         assert_eq!(keys.len(), listing.records);
@@ -455,7 +456,7 @@ mod tests {
             let value = vec![2; value];
             let at = writer.push(&record(&key, &value, 1));
             // SAFETY: a record was just written there, and the arena lives until the end.
-            let first = unsafe { Record::from_raw(at) };
+            let first = unsafe { ArenaRecord::from_raw(at) };
             let second = NewRecord {
                 kind: Kind::Delete,
                 older: Some(first),
@@ -463,7 +464,7 @@ mod tests {
             };
             let at = writer.push(&second);
             // SAFETY: as above.
-            let second = unsafe { Record::from_raw(at) };
+            let second = unsafe { ArenaRecord::from_raw(at) };
             for (record, seq, kind) in [
                 (first, 1, Kind::Put),
                 (second, crate::types::SEQ_MAX, Kind::Delete),
@@ -475,7 +476,10 @@ mod tests {
                 assert_eq!(record.hash_bits(), 7);
             }
             assert!(first.older().is_none());
-            assert_eq!(second.older().map(Record::as_ptr), Some(first.as_ptr()));
+            assert_eq!(
+                second.older().map(ArenaRecord::as_ptr),
+                Some(first.as_ptr())
+            );
         }
     }
 
@@ -483,7 +487,7 @@ mod tests {
     fn lists_every_record_once_between_lines_and_large_records() {
         let pool = ChunkPool::new(0);
         let (arena, mut writer) = ArenaWriter::new(&pool);
-        let mut mark = Mark::default();
+        let mut mark = ArenaMark::default();
         assert!(keys_since(&writer, &mut mark).is_empty());
         let mut expected = Vec::new();
         let count = if cfg!(miri) { 400u32 } else { 2000 };
@@ -510,7 +514,7 @@ mod tests {
                 expected.clear();
             }
         }
-        let mut all = keys_since(&writer, &mut Mark::default());
+        let mut all = keys_since(&writer, &mut ArenaMark::default());
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count as usize);
@@ -527,11 +531,11 @@ mod tests {
         for i in 0..100u8 {
             writer.push(&record(&[i], &[i; 50], 1));
         }
-        let listing = writer.list_since(&mut Mark::default());
+        let listing = writer.list_since(&mut ArenaMark::default());
         let (list, ()) = RecordList::build(&listing, |records, items| {
-            items.extend(records.map(|record| Item { prefix: 0, record }));
+            items.extend(records.map(|record| SortItem { prefix: 0, record }));
         });
-        let bytes = arena.bytes() + 100 * size_of::<Item<'_>>() as u64 + 4 * 8;
+        let bytes = arena.bytes() + 100 * size_of::<SortItem<'_>>() as u64 + 4 * 8;
         assert_eq!(pool.allocated_bytes(), bytes);
         drop((listing, writer, arena));
         assert_eq!(pool.allocated_bytes(), bytes);
@@ -551,7 +555,7 @@ mod tests {
         for round in 0..20 {
             let (arena, mut writer) = ArenaWriter::new(&pool);
             for bytes in CHUNK_SIZES {
-                arena.keep(Block::zeroed(bytes));
+                arena.keep(HeapBlock::zeroed(bytes));
                 let (key, head) = ([1], record(&[1], &[], 1).footprint());
                 let value = vec![0; bytes - head - 8];
                 (0..2).for_each(|seq| _ = writer.push(&record(&key, &value, seq)));

@@ -10,8 +10,8 @@
 //! tables do not hold megabytes that they do not use.
 //!
 //! What is no chunk goes back to the system: a directory or a record may be as long as a chunk by
-//! chance, but nobody takes its block for the next one of its kind. So a [`Chunk`] is a type of its
-//! own, which only the pool makes.
+//! chance, but nobody takes its block for the next one of its kind. So a [`ArenaChunk`] is a type
+//! of its own, which only the pool makes.
 //!
 //! # Invariants
 //! - P1: [`ChunkPool::allocated_bytes`] is the sum of what tables hold: chunks, records too large
@@ -44,8 +44,8 @@ const ADDRESS_BITS: u32 = 48;
 const SYSTEM_BYTES_MIN: usize = CHUNK_SIZES[2];
 
 /// A piece of memory that is freed when the block is dropped. What it holds is not initialised
-/// unless the block was made by [`Block::zeroed`].
-pub(in super::super) struct Block(Memory);
+/// unless the block was made by [`HeapBlock::zeroed`].
+pub(in super::super) struct HeapBlock(Memory);
 
 enum Memory {
     Allocated { start: NonNull<u8>, layout: Layout },
@@ -53,27 +53,27 @@ enum Memory {
 }
 
 // SAFETY: a block is a plain allocation; nothing about it belongs to the thread that made it.
-unsafe impl Send for Block {}
+unsafe impl Send for HeapBlock {}
 
-impl Block {
+impl HeapBlock {
     /// A block of `bytes` bytes, at least one, whose content is undefined.
-    pub(in super::super) fn new(bytes: usize) -> Block {
-        Block::allocated(bytes, |layout| {
+    pub(in super::super) fn new(bytes: usize) -> HeapBlock {
+        HeapBlock::allocated(bytes, |layout| {
             // SAFETY: the layout's size is not zero.
             unsafe { alloc(layout) }
         })
     }
 
     /// A block of `bytes` bytes, at least one, all zero.
-    pub(in super::super) fn zeroed(bytes: usize) -> Block {
-        Block::allocated(bytes, |layout| {
+    pub(in super::super) fn zeroed(bytes: usize) -> HeapBlock {
+        HeapBlock::allocated(bytes, |layout| {
             // SAFETY: the layout's size is not zero.
             unsafe { alloc_zeroed(layout) }
         })
     }
 
     /// Memory of the system, or what `allocate` gives for a layout whose size is not zero.
-    fn allocated(bytes: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> Block {
+    fn allocated(bytes: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> HeapBlock {
         assert!(bytes > 0, "a block has at least one byte");
         let memory = if bytes >= SYSTEM_BYTES_MIN {
             Memory::System(SystemMemory::new(bytes))
@@ -85,7 +85,7 @@ impl Block {
                 None => handle_alloc_error(layout),
             }
         };
-        let block = Block(memory);
+        let block = HeapBlock(memory);
         let end = block.start().addr().get() + bytes;
         assert!(
             end >> ADDRESS_BITS == 0,
@@ -131,15 +131,15 @@ impl Drop for Memory {
 }
 
 /// A block of one of the [`CHUNK_SIZES`] that a pool gave out, and takes back (P3).
-pub(in super::super) struct Chunk {
-    block: Block,
+pub(in super::super) struct ArenaChunk {
+    block: HeapBlock,
     class: usize,
 }
 
-impl Chunk {
-    fn new(class: usize) -> Chunk {
-        let block = Block::new(CHUNK_SIZES[class]);
-        Chunk { block, class }
+impl ArenaChunk {
+    fn new(class: usize) -> ArenaChunk {
+        let block = HeapBlock::new(CHUNK_SIZES[class]);
+        ArenaChunk { block, class }
     }
 
     /// The first byte; the pointer is good for the whole chunk.
@@ -169,7 +169,7 @@ pub(crate) struct ChunkPool {
 /// Chunks that no table uses, by their size.
 #[derive(Default)]
 struct Waiting {
-    chunks: [Vec<Chunk>; CHUNK_SIZES.len()],
+    chunks: [Vec<ArenaChunk>; CHUNK_SIZES.len()],
 }
 
 impl ChunkPool {
@@ -271,7 +271,7 @@ impl ChunkPool {
     }
 
     /// A chunk of one of the [`CHUNK_SIZES`], counted as used.
-    pub(super) fn take(&self, class: usize) -> Chunk {
+    pub(super) fn take(&self, class: usize) -> ArenaChunk {
         let size = CHUNK_SIZES[class];
         let recycled = {
             let mut waiting = self.waiting.lock();
@@ -283,7 +283,7 @@ impl ChunkPool {
             chunk
         };
         self.charge(size);
-        recycled.unwrap_or_else(|| Chunk::new(class))
+        recycled.unwrap_or_else(|| ArenaChunk::new(class))
     }
 
     /// Sees to it that so many chunks of the largest size wait whose memory is there, as far as the
@@ -300,7 +300,7 @@ impl ChunkPool {
         }
         let mut made = Vec::with_capacity(missing);
         for _ in 0..missing {
-            let mut chunk = Chunk::new(class);
+            let mut chunk = ArenaChunk::new(class);
             chunk.block.touch();
             made.push(chunk);
         }
@@ -308,13 +308,13 @@ impl ChunkPool {
     }
 
     /// Takes back chunks; they are kept for the next table as far as the limit allows.
-    pub(super) fn give_back(&self, chunks: Vec<Chunk>) {
-        self.release(chunks.iter().map(Chunk::bytes).sum());
+    pub(super) fn give_back(&self, chunks: Vec<ArenaChunk>) {
+        self.release(chunks.iter().map(ArenaChunk::bytes).sum());
         self.keep_waiting(chunks);
     }
 
     /// Keeps chunks until they are taken, and frees what is too much.
-    fn keep_waiting(&self, chunks: Vec<Chunk>) {
+    fn keep_waiting(&self, chunks: Vec<ArenaChunk>) {
         let mut waiting = self.waiting.lock();
         let mut excess = Vec::new();
         for chunk in chunks {
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn counts_what_is_out_and_recycles_up_to_the_limit() {
         let pool = ChunkPool::new(CHUNK_SIZES[2] + CHUNK_SIZES[0]);
-        let chunks: Vec<Chunk> = [2, 2, 0].map(|class| pool.take(class)).into();
+        let chunks: Vec<ArenaChunk> = [2, 2, 0].map(|class| pool.take(class)).into();
         let first = chunks[0].start();
         assert_eq!(
             pool.allocated_bytes(),
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn a_zeroed_block_is_aligned_and_zero() {
         for bytes in [1000, SYSTEM_BYTES_MIN] {
-            let block = Block::zeroed(bytes);
+            let block = HeapBlock::zeroed(bytes);
             assert_eq!(block.start().addr().get() % BLOCK_ALIGN, 0);
             // SAFETY: all bytes of the block are initialised, and it lives as long as they do here.
             let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), bytes) };

@@ -63,7 +63,7 @@ pub(in super::super) struct NewRecord<'a> {
     /// Lower 32 bits of the key's hash.
     pub(in super::super) hash_bits: u32,
     /// The version that this one supersedes.
-    pub(in super::super) older: Option<Record<'a>>,
+    pub(in super::super) older: Option<ArenaRecord<'a>>,
 }
 
 impl NewRecord<'_> {
@@ -94,7 +94,7 @@ impl NewRecord<'_> {
         debug_assert!(self.seq <= SEQ_MAX);
         #[expect(clippy::cast_possible_truncation, reason = "checked by `footprint`")]
         let value_len = self.value.len() as u32;
-        let older = self.older.map_or(std::ptr::null_mut(), Record::as_ptr);
+        let older = self.older.map_or(std::ptr::null_mut(), ArenaRecord::as_ptr);
         let header = Header {
             older: older.map_addr(|address| address | self.key.len() << KEY_LEN_SHIFT),
             seq_kind: AtomicU64::new(self.seq << 8 | self.kind as u64),
@@ -128,26 +128,26 @@ fn footprint(key_len: usize, value_len: usize) -> usize {
 
 /// A published record of an arena that outlives `'a`.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Record<'a> {
+pub(in super::super) struct ArenaRecord<'a> {
     at: NonNull<u8>,
     arena: PhantomData<&'a Arena>,
 }
 
 // SAFETY: a published record is never written again, but for what is atomic, so any thread may
 // read it.
-unsafe impl Send for Record<'_> {}
+unsafe impl Send for ArenaRecord<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Record<'_> {}
+unsafe impl Sync for ArenaRecord<'_> {}
 
-impl<'a> Record<'a> {
+impl<'a> ArenaRecord<'a> {
     /// The record at `at`.
     ///
     /// # Safety
     /// A record was written to `at` in an arena that outlives `'a`, that write happened before this
     /// call, and `at` may be used to read the whole record.
     #[inline]
-    pub(in super::super) unsafe fn from_raw(at: NonNull<u8>) -> Record<'a> {
-        Record {
+    pub(in super::super) unsafe fn from_raw(at: NonNull<u8>) -> ArenaRecord<'a> {
+        ArenaRecord {
             at,
             arena: PhantomData,
         }
@@ -232,13 +232,13 @@ impl<'a> Record<'a> {
 
     /// The next older version of the key.
     #[inline]
-    pub(in super::super) fn older(self) -> Option<Record<'a>> {
+    pub(in super::super) fn older(self) -> Option<ArenaRecord<'a>> {
         let older = self
             .header()
             .older
             .map_addr(|address| address & ADDRESS_MASK);
         // SAFETY: the older version was published before this one was written, in the same arena.
-        NonNull::new(older).map(|at| unsafe { Record::from_raw(at) })
+        NonNull::new(older).map(|at| unsafe { ArenaRecord::from_raw(at) })
     }
 
     /// Bytes from this record to the one behind it.
@@ -249,7 +249,7 @@ impl<'a> Record<'a> {
 
     /// Order within tables: by key, then newest first.
     #[inline]
-    pub(in super::super) fn order(self, other: Record<'_>) -> cmp::Ordering {
+    pub(in super::super) fn order(self, other: ArenaRecord<'_>) -> cmp::Ordering {
         self.key()
             .cmp(other.key())
             .then_with(|| other.seq().cmp(&self.seq()))

@@ -4,18 +4,18 @@
 //! rest is read on demand. This holds locks only to copy a few numbers, and decides nothing.
 
 use crate::Result;
-use crate::engine::range_deletes::{Deletes, Hidden};
+use crate::engine::range_deletes::{HiddenByRangeDelete, RangeDeletes};
 use crate::engine::wip::Wip;
 use crate::engine::wip::bucket::age::garbage_since;
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
 use crate::engine::wip::jobs::compact::range_deletes_of;
+use crate::engine::wip::policy::bucket_shape::{BucketShape, LevelShape, RunShape};
+use crate::engine::wip::policy::bucket_totals::BucketShare;
 use crate::engine::wip::policy::capacity::{buckets_max, capacity_base};
-use crate::engine::wip::policy::due::{Circumstances, Facts};
-use crate::engine::wip::policy::ledger::Part;
-use crate::engine::wip::policy::shape::{LevelShape, RunShape, Shape};
-use crate::engine::wip::policy::space::{Census, Need, Space, scaled};
-use crate::engine::wip::table::Sketch;
-use crate::expiry::Moment;
+use crate::engine::wip::policy::compaction_picker::{BucketFacts, StoreFacts};
+use crate::engine::wip::policy::space::{SpaceEstimate, SpacePressure, SpaceUsage, scaled};
+use crate::engine::wip::table::DistinctSketch;
+use crate::expiry::UnixMillis;
 use crate::types::Seq;
 
 impl Wip {
@@ -25,8 +25,8 @@ impl Wip {
     }
 
     /// What holds of the store.
-    pub(in super::super) fn circumstances(&self, leisure: bool) -> Circumstances<'_> {
-        Circumstances {
+    pub(in super::super) fn circumstances(&self, leisure: bool) -> StoreFacts<'_> {
+        StoreFacts {
             options: &self.options,
             now: self.time(),
             leisure,
@@ -44,9 +44,9 @@ impl Wip {
         &self,
         bucket: &'b Bucket,
         state: &'b BucketState,
-        expired_by: Moment,
-    ) -> Result<Facts<'b>> {
-        Ok(Facts {
+        expired_by: UnixMillis,
+    ) -> Result<BucketFacts<'b>> {
+        Ok(BucketFacts {
             bucket: bucket.id,
             shape: self.shape_of(bucket, &state.levels)?,
             width: bucket.sizing.width(&self.options),
@@ -60,7 +60,7 @@ impl Wip {
     }
 
     /// What a bucket adds to the sums of all. Its levels come to know how many runs they need.
-    pub(super) fn part_of(&self, bucket: &Bucket, levels: &Levels) -> Result<Part> {
+    pub(super) fn part_of(&self, bucket: &Bucket, levels: &Levels) -> Result<BucketShare> {
         let shape = self.shape_of(bucket, levels)?;
         let mut slices = Vec::new();
         let shared = levels.files().filter(|file| {
@@ -73,7 +73,7 @@ impl Wip {
         let flushed: Vec<u64> = shape.runs_to(0).map(|run| run.bytes).collect();
         bucket.sizing.see(shape.space.bytes, &flushed);
         let width = bucket.sizing.width(&self.options);
-        Ok(Part {
+        Ok(BucketShare {
             runs: width.scaled(0, flushed.len()),
             table_bytes: levels.files().map(|file| file.meta.file_bytes).sum(),
             worth: shape.worth(*bucket.settled.lock()),
@@ -83,12 +83,16 @@ impl Wip {
     }
 
     /// How much of a bucket's tables nobody needs.
-    pub(in super::super) fn space_of(&self, bucket: &Bucket, levels: &Levels) -> Result<Space> {
+    pub(in super::super) fn space_of(
+        &self,
+        bucket: &Bucket,
+        levels: &Levels,
+    ) -> Result<SpaceUsage> {
         self.shape_of(bucket, levels).map(|shape| shape.space)
     }
 
     /// How pressing it is to give space back, by what was last looked at.
-    pub(in super::super) fn space_need(&self) -> Need {
+    pub(in super::super) fn space_need(&self) -> SpacePressure {
         let totals = *self.totals.lock();
         let cap = self.options.space_amplification_max;
         let coming = || self.next_flush_bytes();
@@ -113,7 +117,7 @@ impl Wip {
             .saturating_sub(split)
     }
 
-    fn shape_of<'l>(&self, bucket: &Bucket, levels: &'l Levels) -> Result<&'l Shape> {
+    fn shape_of<'l>(&self, bucket: &Bucket, levels: &'l Levels) -> Result<&'l BucketShape> {
         if let Some(shape) = levels.shape.get() {
             return Ok(shape);
         }
@@ -121,13 +125,13 @@ impl Wip {
         Ok(levels.shape.get_or_init(|| shape))
     }
 
-    fn measure(&self, bucket: &Bucket, levels: &Levels) -> Result<Shape> {
-        let mut census = Census {
+    fn measure(&self, bucket: &Bucket, levels: &Levels) -> Result<BucketShape> {
+        let mut census = SpaceEstimate {
             deleted: self.deleted_by_ranges(bucket, levels)?,
-            ..Census::default()
+            ..SpaceEstimate::default()
         };
-        let mut sketch = Sketch::default();
-        let mut shape = Shape::default();
+        let mut sketch = DistinctSketch::default();
+        let mut shape = BucketShape::default();
         for level in 0..levels.depth() {
             let runs = levels.level(level);
             let measured = runs.iter().map(|run| {
@@ -147,7 +151,7 @@ impl Wip {
             });
         }
         census.distinct = sketch.estimate().min(census.sketched);
-        Ok(Shape {
+        Ok(BucketShape {
             space: census.space(),
             distinct_bytes: census.distinct_bytes(),
             garbage_since: garbage_since(levels),
@@ -190,11 +194,11 @@ impl Wip {
         }
         let protected = self.snapshots.protect(|| self.read_point());
         let deletes = range_deletes_of(state.levels.runs(), &protected)?;
-        let deletes = Deletes::of([&deletes.within(bucket.range())], &protected);
+        let deletes = RangeDeletes::of([&deletes.within(bucket.range())], &protected);
         let mut bytes = 0;
         for file in state.levels.files() {
             let meta = &file.meta;
-            let hidden = Hidden::from_all(meta.min_seq, meta.max_seq, &protected);
+            let hidden = HiddenByRangeDelete::from_all(meta.min_seq, meta.max_seq, &protected);
             let first = bucket.lower().max(&meta.smallest);
             if let Some(gap) = deletes.gap(first, hidden)
                 && (gap.upper.as_deref() == bucket.upper()
@@ -214,7 +218,7 @@ impl Wip {
 pub(in super::super) fn expired_bytes(
     bucket: &Bucket,
     levels: &Levels,
-    moment: Moment,
+    moment: UnixMillis,
 ) -> Result<u64> {
     let mut bytes = 0;
     for file in levels.files() {
@@ -231,8 +235,8 @@ pub(in super::super) fn expired_bytes(
 fn count(
     bucket: &Bucket,
     run: &Run,
-    census: &mut Census,
-    sketch: &mut Sketch,
+    census: &mut SpaceEstimate,
+    sketch: &mut DistinctSketch,
 ) -> Result<(u64, u64)> {
     let (mut bytes, mut entries, mut superseded) = (0, 0, 0);
     for file in run.tables.iter() {

@@ -3,33 +3,33 @@
 //! # Idea
 //! Flushes come first, because writers wait for their memory; one thread does nothing else. Then
 //! comes the most pressing of what [`super::policy`] finds due in the buckets. How threads sleep
-//! and wake is that of all engines ([`crate::engine::schedule`]).
+//! and wake is that of all engines ([`crate::engine::scheduler`]).
 //!
 //! | file | journey |
 //! |---|---|
-//! | `agenda` | which buckets are looked at: those that have changed, and what is due in them |
+//! | `bucket_queue` | the buckets to inspect, and the jobs that are due in them |
 //! | `facts` | what the policy judges by, as it is now |
-//! | `look` | looks at buckets, by these facts |
-//! | `serve` | does what is due in one |
-//! | `idle` | how little is written; waits until nothing is due |
-//! | `ceiling` | the store's memory is kept below it |
+//! | `inspect` | looks at buckets, by these facts |
+//! | `run_job` | does what is due in one |
+//! | `idleness` | how little is written; waits until nothing is due |
+//! | `memory_ceiling` | the store's memory is kept below it |
 
-pub(super) mod agenda;
-mod ceiling;
+pub(super) mod bucket_queue;
 mod facts;
-mod idle;
-mod look;
+mod idleness;
+mod inspect;
+mod memory_ceiling;
 #[cfg(test)]
 mod policy_tests;
+mod run_job;
 #[cfg(test)]
 mod scale_tests;
-mod serve;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Wip;
-use super::policy::space::Need;
+use super::policy::space::SpacePressure;
 use crate::engine::ssd::{SsdEngine, spawn};
 use crate::{Error, Result};
 
@@ -149,7 +149,7 @@ impl Wip {
     /// Whether a flush has to wait for compactions that make room for it. Not when these find no
     /// room themselves.
     fn must_make_room(&self) -> bool {
-        self.space_need() == Need::Stop
+        self.space_need() == SpacePressure::Stop
             && !self.syncer.is_room_short()
             && self.schedule.check_shortage().is_ok()
     }
@@ -171,7 +171,7 @@ impl Wip {
         }
         while self.do_one_or_record(false) {}
         if self.health.failure().is_none()
-            && let Err(error) = self.relieve_log().and_then(|()| self.rest_log())
+            && let Err(error) = self.relieve_log().and_then(|()| self.shrink_log())
         {
             self.record(error);
         }
@@ -216,12 +216,12 @@ impl Wip {
 
     /// Prepares log segments ahead, keeps the log below its limit, and shortens it when nobody
     /// writes.
-    pub(super) fn tend_log(&self) {
+    pub(super) fn maintain_log(&self) {
         if !self.unsettled.is_settled() {
             return;
         }
-        let result = match self.is_at_rest() {
-            true => self.rest_log(),
+        let result = match self.is_idle() {
+            true => self.shrink_log(),
             false => {
                 self.syncer.prepare_next_or_warn();
                 Ok(())
@@ -251,14 +251,14 @@ mod tests {
             let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
             let keyspace = engine.create_keyspace("keyspace").unwrap();
             engine.put_for_tests(&keyspace, b"key", b"value");
-            assert!(engine.syncer.needs_next() && !engine.is_at_rest());
+            assert!(engine.syncer.needs_next() && !engine.is_idle());
             let before = sim.ops();
             sim.inject(Fault::forever(before, kind));
-            engine.tend_log();
+            engine.maintain_log();
             assert!(sim.ops() > before || engine.syncer.needs_next());
             sim.clear_faults();
             engine.check_progress().unwrap();
-            engine.tend_log();
+            engine.maintain_log();
             assert!(!engine.syncer.needs_next());
             engine.close().unwrap();
         }

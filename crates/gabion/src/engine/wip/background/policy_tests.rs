@@ -7,15 +7,15 @@ use gabion_media::{Disk, SimDisk};
 use crate::engine::ssd::Lifecycle;
 use crate::engine::wip::bucket::{BucketState, Run};
 use crate::engine::wip::jobs::compact::Compaction;
-use crate::engine::wip::policy::due::{Job, Scope};
-use crate::engine::wip::policy::shape::{RunShape, has_young};
-use crate::engine::wip::policy::space::Need;
-use crate::engine::wip::{Keyspace, Wip};
+use crate::engine::wip::policy::bucket_shape::{RunShape, has_young};
+use crate::engine::wip::policy::compaction_picker::{CompactionScope, JobKind};
+use crate::engine::wip::policy::space::SpacePressure;
+use crate::engine::wip::{Wip, WipKeyspace};
 use crate::{Options, Tuning};
 
 /// Makes a run of level 0 in the only bucket of each keyspace. Nothing is written after the
 /// last flush, so no other job is done.
-fn add_runs(engine: &Wip, keyspaces: &[&Arc<Keyspace>]) {
+fn add_runs(engine: &Wip, keyspaces: &[&Arc<WipKeyspace>]) {
     for keyspace in keyspaces {
         engine.put_for_tests(keyspace, b"key", b"value");
     }
@@ -89,7 +89,7 @@ fn what_is_much_read_becomes_one_run_sooner() {
     let (_, bucket) = due().expect("much read");
     assert!(bucket.reserve());
     // For a job, somebody waits for the store to rest.
-    engine.rest_for_tests(|| {
+    engine.idle_for_tests(|| {
         assert!(engine.serve(&keyspace, &bucket).unwrap());
     });
     bucket.release();
@@ -119,7 +119,7 @@ fn what_is_young_and_read_becomes_one_run_beside_the_oldest() {
     let serve = || {
         let (_, bucket) = due().expect("something is due");
         assert!(bucket.reserve());
-        engine.rest_for_tests(|| assert!(engine.serve(&keyspace, &bucket).unwrap()));
+        engine.idle_for_tests(|| assert!(engine.serve(&keyspace, &bucket).unwrap()));
         bucket.release();
     };
     let shape = |expected: [usize; 3]| {
@@ -182,9 +182,9 @@ fn young_runs_are_compared_with_the_part_of_a_shared_table_that_is_the_bucket_s(
     engine.put_run_for_tests(&shared, 0..8000, 1);
     let parent = Arc::clone(&shared.router.load().buckets()[0]);
     assert!(parent.reserve());
-    let split = Job::Split { ways: 8 };
-    engine.rest_for_tests(|| engine.carry_out(&shared, &parent, split).unwrap());
-    let first = |keyspace: &Keyspace| {
+    let split = JobKind::Split { ways: 8 };
+    engine.idle_for_tests(|| engine.carry_out(&shared, &parent, split).unwrap());
+    let first = |keyspace: &WipKeyspace| {
         let bucket = Arc::clone(&keyspace.router.load().buckets()[0]);
         let run = bucket.state.load().levels.runs().next().unwrap().clone();
         (bucket, run)
@@ -219,12 +219,12 @@ fn what_is_flushed_while_young_runs_become_one_stays_newer() {
     engine.put_run_for_tests(&keyspace, 0..1000, 1);
     let bucket = Arc::clone(&keyspace.router.load().buckets()[0]);
     let job = |state: &BucketState| Compaction::at_leisure(&bucket, &state.levels);
-    engine.rest_for_tests(|| engine.compact(&job(&bucket.state.load())).unwrap());
+    engine.idle_for_tests(|| engine.compact(&job(&bucket.state.load())).unwrap());
     engine.put_run_for_tests(&keyspace, 0..100, 2);
     engine.put_run_for_tests(&keyspace, 0..100, 3);
     let young = Compaction::of_young(&bucket, &bucket.state.load().levels, 0);
     engine.put_run_for_tests(&keyspace, 0..100, 4);
-    engine.rest_for_tests(|| engine.compact(&young).unwrap());
+    engine.idle_for_tests(|| engine.compact(&young).unwrap());
 
     let key = 7_u32.swap_bytes().to_le_bytes();
     let found = engine.get(&keyspace, &key, None).unwrap();
@@ -253,7 +253,7 @@ fn a_compaction_on_demand_merges_all_that_was_there_when_it_was_asked_for() {
         .due(&bucket, &bucket.state.load(), &circumstances)
         .unwrap();
     let job = due.expect("somebody asks for it").job;
-    assert_eq!(job, Job::Compact(Scope::OnDemand));
+    assert_eq!(job, JobKind::Compact(CompactionScope::OnDemand));
     engine.put_run_for_tests(&keyspace, 50..150, 2);
     bucket.demand.ask();
     engine.carry_out(&keyspace, &bucket, job).unwrap();
@@ -273,11 +273,14 @@ fn garbage_is_compacted_where_the_medium_is_nearly_full() {
     engine.put_run_for_tests(&keyspace, 0..10_000, 1);
     engine.put_run_for_tests(&keyspace, (0..10_000).step_by(3), 2);
     engine.look_at_space().unwrap();
-    assert_eq!(engine.space_need(), Need::None);
+    assert_eq!(engine.space_need(), SpacePressure::None);
     let names = sim.names();
     let files = names.iter().filter_map(|name| sim.raw(name));
     let used: u64 = files.map(|file| file.len() as u64).sum();
-    for (free, need) in [(used, Need::None), (used / 16, Need::Compact)] {
+    for (free, need) in [
+        (used, SpacePressure::None),
+        (used / 16, SpacePressure::Compact),
+    ] {
         sim.set_capacity(Some(used + free));
         engine.syncer.look_at_room();
         assert_eq!(engine.space_need(), need, "{free} bytes beside {used}");

@@ -6,13 +6,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_media::seeded::{Random, each_seed, setting};
+use gabion_media::seeded::{SeededRng, each_seed, setting};
 use gabion_media::{Disk, SimDisk};
 
 use crate::Tuning;
-use crate::engine::ssd::{Commit, Lifecycle};
-use crate::engine::wip::policy::space::{Space, Totals};
-use crate::engine::wip::{Keyspace, Scan, Wip, Write};
+use crate::engine::ssd::{CommitWrites, Lifecycle};
+use crate::engine::wip::policy::space::{SpaceTotals, SpaceUsage};
+use crate::engine::wip::{Wip, WipKeyspace, WipScan, Write};
 use crate::expiry::ReadPoint;
 use crate::types::Kind;
 use crate::{Clock, Options};
@@ -25,8 +25,8 @@ fn visited(engine: &Wip) -> usize {
 
 /// The sums that a look at all buckets finds: scaled runs of the fullest level 0, bytes of tables,
 /// and the space of all.
-fn walk(engine: &Wip) -> (usize, u64, Totals) {
-    let (mut runs, mut table_bytes, mut space) = (0, 0, Space::default());
+fn walk(engine: &Wip) -> (usize, u64, SpaceTotals) {
+    let (mut runs, mut table_bytes, mut space) = (0, 0, SpaceUsage::default());
     let mut shared: HashMap<u64, u64> = HashMap::new();
     for (_, bucket) in engine.buckets() {
         let state = bucket.state.load_full();
@@ -42,7 +42,7 @@ fn walk(engine: &Wip) -> (usize, u64, Totals) {
         }
     }
     let files = &engine.versions.lock().manifest.state().files.clone();
-    let mut totals = Totals {
+    let mut totals = SpaceTotals {
         buckets: space,
         table_bytes: files.values().map(|file| file.meta.file_bytes).sum(),
         orphaned: shared.values().sum(),
@@ -63,8 +63,8 @@ fn walk(engine: &Wip) -> (usize, u64, Totals) {
 fn check(engine: &Wip) {
     let kept = engine.space_totals().unwrap();
     let (runs, table_bytes, walked) = walk(engine);
-    let parts = |totals: &Totals| {
-        let Space {
+    let parts = |totals: &SpaceTotals| {
+        let SpaceUsage {
             bytes,
             live,
             live_min,
@@ -99,7 +99,7 @@ fn check(engine: &Wip) {
     assert_eq!(engine.bucket_count(), engine.buckets().len());
 }
 
-fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
+fn write(engine: &Wip, keyspace: &WipKeyspace, kind: Kind, key: &[u8], value: &[u8]) {
     let write = Write::Single {
         keyspace,
         kind,
@@ -118,7 +118,7 @@ fn what_is_kept_of_all_buckets_is_what_a_look_at_all_finds() {
         |number| number < seeds,
         |seed| {
             println!("seed {seed}");
-            let mut random = Random::new(seed);
+            let mut random = SeededRng::new(seed);
             let options = Options::default()
                 .background_threads(0)
                 .tuning(
@@ -210,7 +210,7 @@ fn visits(count: usize) -> usize {
         .tuning(Tuning::default().clock(Clock::manual()));
     let engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
     let name = |number: usize| format!("keyspace {number}");
-    let all: Vec<Arc<Keyspace>> = (0..count)
+    let all: Vec<Arc<WipKeyspace>> = (0..count)
         .map(|number| engine.create_keyspace(&name(number)).unwrap())
         .collect();
     for _ in 0..2 {
@@ -259,7 +259,7 @@ fn work_is_in_proportion_to_what_changes() {
 /// The first key from `lower` on, below `upper`, for a reader at `seq`.
 fn first(
     engine: &Arc<Wip>,
-    keyspace: &Keyspace,
+    keyspace: &WipKeyspace,
     seq: ReadPoint,
     lower: &[u8],
     upper: Option<&[u8]>,
@@ -267,7 +267,7 @@ fn first(
     engine.share_snapshot(seq);
     let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
     let store = Arc::<Wip>::clone(engine);
-    let mut scan = Scan::new(store, keyspace, seq, Bound::Included(lower), upper);
+    let mut scan = WipScan::new(store, keyspace, seq, Bound::Included(lower), upper);
     scan.advance().unwrap().then(|| scan.key().to_vec())
 }
 
@@ -325,7 +325,7 @@ fn scans_beside_gaps_find_what_a_map_holds() {
         |number| number < seeds,
         |seed| {
             println!("seed {seed}");
-            let mut random = Random::new(seed);
+            let mut random = SeededRng::new(seed);
             let options = Options::default().background_threads(0).tuning(
                 Tuning::default()
                     .memtable_budget_bytes(64 << 10)
@@ -336,7 +336,8 @@ fn scans_beside_gaps_find_what_a_map_holds() {
             let keyspace = engine.create_keyspace("keyspace").unwrap();
             let mut map: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
             let mut snapshots = Vec::new();
-            let key = |random: &mut Random| random.below(1_500).swap_bytes().to_le_bytes().to_vec();
+            let key =
+                |random: &mut SeededRng| random.below(1_500).swap_bytes().to_le_bytes().to_vec();
             for _ in 0..6_000 {
                 match random.below(40) {
                     0..4 => {

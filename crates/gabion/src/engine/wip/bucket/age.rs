@@ -3,11 +3,11 @@
 
 use super::file::TableFile;
 use super::{Levels, Run};
-use crate::engine::wip::manifest::FileAge;
+use crate::engine::wip::manifest::TableAge;
 
 /// The age of what a flush has written: the entries of a MemTable since `born`.
-pub(crate) fn flushed_age(born: u64, superseded: u64, tombstones: u64) -> FileAge {
-    FileAge {
+pub(crate) fn flushed_age(born: u64, superseded: u64, tombstones: u64) -> TableAge {
+    TableAge {
         superseded,
         born,
         garbage_since: if superseded + tombstones > 0 { born } else { 0 },
@@ -21,7 +21,7 @@ pub(crate) fn compacted_age(
     whole: bool,
     (superseded, tombstones): (u64, u64),
     now: u64,
-) -> FileAge {
+) -> TableAge {
     let files = || runs.iter().flat_map(|run| run.tables.iter());
     let born = files().map(|file| file.age.born).min();
     let garbage_since = match (superseded + tombstones, whole) {
@@ -29,7 +29,7 @@ pub(crate) fn compacted_age(
         (_, true) => now,
         (_, false) => oldest_garbage(runs).unwrap_or(now),
     };
-    FileAge {
+    TableAge {
         superseded,
         born: born.unwrap_or(now),
         garbage_since,

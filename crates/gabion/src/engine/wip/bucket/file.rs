@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use gabion_media::{Disk, ReadFile};
 
 use super::Bucket;
-use crate::backup::source::Known;
+use crate::backup::source::KnownPieces;
 use crate::cache::BlockCache;
-use crate::engine::range_deletes::Fragments;
+use crate::engine::range_deletes::RangeTombstones;
 use crate::engine::ssd::StoreLock;
-use crate::engine::wip::manifest::{FileAge, FileMeta};
-use crate::engine::wip::table::{Sketch, Table, TableMeta};
+use crate::engine::wip::manifest::{FileMeta, TableAge};
+use crate::engine::wip::table::{DistinctSketch, Table, TableMeta};
 use crate::names::table_name;
 use crate::{Error, Result, Slice};
 
@@ -22,7 +22,7 @@ pub(crate) struct TableFile {
     /// What the manifest says about the table.
     pub(crate) meta: TableMeta,
     /// How old its entries are.
-    pub(crate) age: FileAge,
+    pub(crate) age: TableAge,
     disk: Disk,
     lock: Arc<StoreLock>,
     cache: Arc<BlockCache>,
@@ -34,7 +34,7 @@ impl TableFile {
     /// A file that is there; nothing is read yet.
     pub(crate) fn new(
         meta: TableMeta,
-        age: FileAge,
+        age: TableAge,
         disk: &Disk,
         lock: &Arc<StoreLock>,
         cache: &Arc<BlockCache>,
@@ -79,11 +79,11 @@ impl TableFile {
     /// Marks by which the file is known unread. A table is written once; another one with its
     /// number, of a copy of the store that went another way, is another file or was written at
     /// another time.
-    pub(crate) fn known(&self) -> Result<Known> {
+    pub(crate) fn known(&self) -> Result<KnownPieces> {
         let _held = self.lock.hold().ok_or(Error::Closed)?;
         let name = table_name(self.meta.file);
         let stamp = self.disk.stamp_of(&name)?.map(u64::to_le_bytes);
-        Ok(Known::by(&[
+        Ok(KnownPieces::by(&[
             b"table",
             name.as_bytes(),
             stamp.as_flattened(),
@@ -91,7 +91,7 @@ impl TableFile {
     }
 
     /// The range deletes of the table, which is opened if it has any; `None` for one without.
-    pub(crate) fn range_deletes(&self) -> Result<Option<&Fragments>> {
+    pub(crate) fn range_deletes(&self) -> Result<Option<&RangeTombstones>> {
         match self.meta.range_deletes {
             0 => Ok(None),
             _ => Ok(Some(self.table()?.range_deletes())),
@@ -182,7 +182,7 @@ pub(crate) fn table_meta(file: u64, meta: &FileMeta) -> Option<TableMeta> {
         largest: Slice::new(&meta.largest),
         min_seq: meta.min_seq,
         max_seq: meta.max_seq,
-        sketch: Sketch::decode(&meta.sketch)?,
+        sketch: DistinctSketch::decode(&meta.sketch)?,
         expiries: meta.expiries.as_deref().copied(),
     })
 }

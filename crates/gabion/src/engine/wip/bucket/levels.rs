@@ -7,7 +7,7 @@ use super::Bucket;
 use super::file::TableFile;
 use super::prefix_index::PrefixIndex;
 use crate::Slice;
-use crate::engine::wip::policy::shape::Shape;
+use crate::engine::wip::policy::bucket_shape::BucketShape;
 use crate::types::Seq;
 
 /// The runs of a bucket.
@@ -16,7 +16,7 @@ pub(crate) struct Levels {
     /// Runs by level, newest first (I2).
     levels: Vec<Vec<Run>>,
     /// What they are in numbers, once that is measured.
-    pub(crate) shape: OnceLock<Shape>,
+    pub(crate) shape: OnceLock<BucketShape>,
     /// Their largest sequence number, once somebody has asked for it.
     max_seq: OnceLock<Seq>,
 }
@@ -98,16 +98,16 @@ pub(crate) struct Run {
     /// Orders the runs of a level: a higher number is newer.
     pub(crate) number: u64,
     /// The tables.
-    pub(crate) tables: Arc<Tables>,
+    pub(crate) tables: Arc<RunTables>,
 }
 
 /// The tables of a run. Which one has a key is found without touching any other.
-pub(crate) struct Tables {
+pub(crate) struct RunTables {
     files: Box<[Arc<TableFile>]>,
     largest: PrefixIndex,
 }
 
-impl Tables {
+impl RunTables {
     /// The position of the first table whose largest key is not below `key`: the one that may hold
     /// it.
     #[inline]
@@ -117,7 +117,7 @@ impl Tables {
     }
 }
 
-impl Deref for Tables {
+impl Deref for RunTables {
     type Target = [Arc<TableFile>];
 
     #[inline]
@@ -134,7 +134,7 @@ impl Run {
         let files = tables.into();
         Run {
             number,
-            tables: Arc::new(Tables { files, largest }),
+            tables: Arc::new(RunTables { files, largest }),
         }
     }
 

@@ -34,19 +34,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::policy::demand::Demand;
-use super::policy::reads::Reads;
-use super::policy::space::Settled;
-use super::policy::width::Sizing;
+use super::policy::manual_mark::ManualCompactionMark;
+use super::policy::read_counter::ReadCounter;
+use super::policy::run_limits::RunLimitEstimate;
+use super::policy::space::LastFullCompaction;
 use crate::engine::memtable::MemTable;
-use crate::engine::range_deletes::{Deletes, Fragments};
-use crate::engine::snapshots::Protected;
+use crate::engine::range_deletes::{RangeDeletes, RangeTombstones};
+use crate::engine::snapshots::ProtectedSeqs;
 use crate::types::Seq;
 use crate::{Error, Result};
 
 use prefix_index::{PrefixIndex, common_prefix_len};
 
-pub(super) use levels::{Levels, Run, Tables};
+pub(super) use levels::{Levels, Run, RunTables};
 
 /// The buckets of one keyspace at one moment.
 pub(crate) struct Router {
@@ -144,20 +144,20 @@ pub(crate) struct Bucket {
     busy: AtomicBool,
     /// The keyspace was dropped.
     dropped: AtomicBool,
-    /// The bucket is on the list of those that have changed (`agenda`).
+    /// The bucket is on the list of those that have changed (`bucket_queue`).
     touched: AtomicBool,
     /// Number of table files when the bucket could not be split; 0 if that was never tried.
     unsplittable_files: AtomicUsize,
     /// How often the bucket is read.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadCounter,
     /// Whether somebody waits for a full compaction.
-    pub(crate) demand: Demand,
+    pub(crate) demand: ManualCompactionMark,
     /// Since when the active MemTable holds entries (`written`); 0 while it holds none.
     written: AtomicU64,
     /// What the last full compaction left.
-    pub(crate) settled: Mutex<Option<Settled>>,
+    pub(crate) settled: Mutex<Option<LastFullCompaction>>,
     /// How many runs its levels need.
-    pub(super) sizing: Sizing,
+    pub(super) sizing: RunLimitEstimate,
 }
 
 impl Bucket {
@@ -181,11 +181,11 @@ impl Bucket {
             dropped: AtomicBool::new(false),
             touched: AtomicBool::new(false),
             unsplittable_files: AtomicUsize::new(0),
-            reads: Reads::default(),
-            demand: Demand::default(),
+            reads: ReadCounter::default(),
+            demand: ManualCompactionMark::default(),
             written: AtomicU64::new(0),
             settled: Mutex::default(),
-            sizing: Sizing::default(),
+            sizing: RunLimitEstimate::default(),
         }
     }
 
@@ -237,7 +237,7 @@ impl Bucket {
     /// Deletes the keys of a range as far as they are the bucket's, by an entry in its MemTable. A
     /// bucket that holds nothing is left as it is. The caller has the install lock (I5). Returns
     /// whether it is the MemTable's first entry.
-    pub(crate) fn delete_range<P: Deref<Target = Protected>>(
+    pub(crate) fn delete_range<P: Deref<Target = ProtectedSeqs>>(
         &self,
         (lower, upper): (&[u8], Option<&[u8]>),
         seq: Seq,
@@ -258,7 +258,7 @@ impl Bucket {
             return false;
         }
         let is_first = state.active.pin_once(segment);
-        let range = Fragments::of_range(lower, upper, seq);
+        let range = RangeTombstones::of_range(lower, upper, seq);
         self.state.store(Arc::new(BucketState {
             deletes: state.deletes.with(range, protected),
             ..BucketState::clone(&state)
@@ -268,7 +268,7 @@ impl Bucket {
 
     /// Since when the active MemTable holds entries, if it does.
     pub(super) fn written_since(&self) -> Option<u64> {
-        // ORDER: Relaxed; it changes with the list of `writepath/written` locked.
+        // ORDER: Relaxed; it changes with the list of `writepath/dirty_buckets` locked.
         let since = self.written.load(Ordering::Relaxed);
         (since > 0).then_some(since)
     }
@@ -380,7 +380,7 @@ pub(crate) struct BucketState {
     /// What is on the medium.
     pub(crate) levels: Arc<Levels>,
     /// The range deletes in all of these.
-    pub(crate) deletes: Deletes,
+    pub(crate) deletes: RangeDeletes,
 }
 
 impl BucketState {
@@ -395,16 +395,16 @@ impl BucketState {
     }
 
     /// The index of the range deletes that MemTables and tables hold.
-    pub(crate) fn index_deletes(&self, protected: &Protected) -> Result<Deletes> {
-        let mut sets: Vec<Fragments> = Vec::new();
+    pub(crate) fn index_deletes(&self, protected: &ProtectedSeqs) -> Result<RangeDeletes> {
+        let mut sets: Vec<RangeTombstones> = Vec::new();
         for table in self.memtables() {
             sets.extend(table.range_deletes().iter().cloned());
         }
-        let mut files: Vec<&Fragments> = Vec::new();
+        let mut files: Vec<&RangeTombstones> = Vec::new();
         for file in self.levels.files() {
             files.extend(file.range_deletes()?);
         }
-        Ok(Deletes::of(sets.iter().chain(files), protected))
+        Ok(RangeDeletes::of(sets.iter().chain(files), protected))
     }
 }
 
@@ -419,7 +419,7 @@ pub(super) mod tests {
             active: Arc::new(MemTable::new(&ChunkPool::new(0), 0)),
             frozen: Vec::new(),
             levels: Arc::default(),
-            deletes: Deletes::default(),
+            deletes: RangeDeletes::default(),
         }
     }
 

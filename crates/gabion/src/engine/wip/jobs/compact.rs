@@ -27,22 +27,22 @@ use std::sync::Arc;
 
 use gabion_media::Purpose;
 
-use super::retain::Retain;
+use super::version_gc::VersionGc;
 use crate::Result;
-use crate::engine::range_deletes::{Deletes, Fragments, Hidden};
-use crate::engine::snapshots::Protected;
-use crate::engine::ssd::pace::Class;
+use crate::engine::range_deletes::{HiddenByRangeDelete, RangeDeletes, RangeTombstones};
+use crate::engine::snapshots::ProtectedSeqs;
+use crate::engine::ssd::rate_limiter::IoPriority;
 use crate::engine::wip::Wip;
 use crate::engine::wip::bucket::age::compacted_age;
 use crate::engine::wip::bucket::file::{TableFile, file_meta};
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
-use crate::engine::wip::manifest::{Edit, FileAge};
-use crate::engine::wip::policy::space::Settled;
-use crate::engine::wip::readpath::cursor::Access;
-use crate::engine::wip::readpath::merge::{Merge, run_source};
+use crate::engine::wip::manifest::{TableAge, VersionEdit};
+use crate::engine::wip::policy::space::LastFullCompaction;
+use crate::engine::wip::readpath::cursor::ReadPattern;
+use crate::engine::wip::readpath::merge::{MergingCursor, run_source};
 use crate::engine::wip::retire_all;
 use crate::engine::wip::table::TableMeta;
-use crate::expiry::Moment;
+use crate::expiry::UnixMillis;
 use crate::types::INITIAL_LEVELS;
 use crate::types::Seq;
 
@@ -53,7 +53,7 @@ const SMALL_BYTES_MAX: u64 = 1 << 20;
 const SMALL_PARTS: u64 = 64;
 
 /// A table that a compaction has written.
-type Written = (TableMeta, FileAge);
+type Written = (TableMeta, TableAge);
 
 /// Runs of one bucket that become one run.
 pub(in super::super) struct Compaction {
@@ -207,7 +207,7 @@ impl Wip {
     /// snapshot, left this run.
     fn settle(&self, bucket: &Arc<Bucket>, run: u64, oldest: Option<Seq>) {
         let reads = bucket.reads.in_gets();
-        *bucket.settled.lock() = Some(Settled { run, oldest, reads });
+        *bucket.settled.lock() = Some(LastFullCompaction { run, oldest, reads });
         self.touch(bucket);
     }
 
@@ -244,16 +244,16 @@ impl Wip {
         let protected = self.snapshots.protect(|| self.read_point());
         let sources = runs
             .iter()
-            .map(|run| run_source(&job.bucket, run, Access::Sequential));
-        let mut merge = Merge::new(Arc::clone(&job.bucket), sources);
+            .map(|run| run_source(&job.bucket, run, ReadPattern::Sequential));
+        let mut merge = MergingCursor::new(Arc::clone(&job.bucket), sources);
         let deletes = range_deletes_of(runs, &protected)?;
         let deletes = deletes.within(job.bucket.range());
         if !deletes.is_empty() {
             let hidden = runs.iter().map(|run| {
                 let (oldest, newest) = run.seqs();
-                Hidden::from_all(oldest, newest, &protected)
+                HiddenByRangeDelete::from_all(oldest, newest, &protected)
             });
-            merge.leave_out(Deletes::of([&deletes], &protected), hidden);
+            merge.leave_out(RangeDeletes::of([&deletes], &protected), hidden);
         }
         merge.seek(job.bucket.lower(), None)?;
         let output = self.create_table(job.bucket.keyspace, job.purpose, self.class_of(job))?;
@@ -262,7 +262,7 @@ impl Wip {
         let keyspace = keyspaces.live(job.bucket.keyspace);
         let operator = keyspace.and_then(|keyspace| keyspace.own.merge_operator());
         let filter = keyspace.and_then(|keyspace| keyspace.own.compaction_filter());
-        let retain = Retain::new(protected, job.bottom, deletes);
+        let retain = VersionGc::new(protected, job.bottom, deletes);
         let mut retain = retain.merging(operator).filtering(filter);
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         while let Some(entry) = merge.current() {
@@ -287,15 +287,15 @@ impl Wip {
     }
 
     /// How urgent a compaction is: one of a level that is full comes before others.
-    fn class_of(&self, job: &Compaction) -> Class {
+    fn class_of(&self, job: &Compaction) -> IoPriority {
         if job.at_leisure {
-            return Class::Leisure;
+            return IoPriority::Leisure;
         }
         let runs_of = |level| job.inputs.iter().filter(|(of, _)| *of == level).count();
         let width = job.bucket.sizing.width(&self.options);
         match (0..INITIAL_LEVELS).any(|level| runs_of(level) >= width.most(level)) {
-            true => Class::Urgent,
-            false => Class::Usual,
+            true => IoPriority::Urgent,
+            false => IoPriority::Usual,
         }
     }
 
@@ -324,8 +324,8 @@ impl Wip {
         let mut versions = self.versions.lock();
         bucket.check_dropped()?;
         let number = versions.take_file_number();
-        let mut edits: Vec<Edit> = inputs()
-            .map(|file| Edit::RemoveTable {
+        let mut edits: Vec<VersionEdit> = inputs()
+            .map(|file| VersionEdit::RemoveTable {
                 bucket: bucket.id,
                 file: file.meta.file,
             })
@@ -333,7 +333,7 @@ impl Wip {
         edits.extend(self.moment_edit(inputs().any(|file| file.meta.expiries.is_some())));
         let mut tables = moved;
         for (meta, age) in written {
-            edits.push(Edit::NewFile {
+            edits.push(VersionEdit::NewFile {
                 file: meta.file,
                 meta: file_meta(&meta),
                 age,
@@ -349,7 +349,7 @@ impl Wip {
         let level = u8::try_from(job.output_level).expect("there are a few levels");
         for file in &tables {
             let file = file.meta.file;
-            edits.push(Edit::AddTable {
+            edits.push(VersionEdit::AddTable {
                 bucket: bucket.id,
                 level,
                 run: number,
@@ -360,7 +360,7 @@ impl Wip {
         let dropped: Vec<_> = inputs()
             .filter(|file| !moves(file) && versions.is_last_reference(file.meta.file))
             .collect();
-        edits.extend(dropped.iter().map(|file| Edit::DropFile {
+        edits.extend(dropped.iter().map(|file| VersionEdit::DropFile {
             file: file.meta.file,
         }));
         edits.push(versions.next_file_edit());
@@ -409,7 +409,7 @@ impl Wip {
 
 /// All runs of a bucket, newest first, without tables that nobody needs to read: those of which all
 /// has expired, if nothing older that stays has keys among theirs.
-fn without_expired(runs: Vec<Run>, horizon: Moment) -> Vec<Run> {
+fn without_expired(runs: Vec<Run>, horizon: UnixMillis) -> Vec<Run> {
     let is_gone = |meta: &TableMeta| {
         meta.range_deletes == 0
             && meta.expiries.is_some_and(|expiries| {
@@ -438,13 +438,13 @@ fn without_expired(runs: Vec<Run>, horizon: Moment) -> Vec<Run> {
 /// The range deletes in the tables of runs.
 pub(in super::super) fn range_deletes_of<'r>(
     runs: impl IntoIterator<Item = &'r Run>,
-    protected: &Protected,
-) -> Result<Fragments> {
+    protected: &ProtectedSeqs,
+) -> Result<RangeTombstones> {
     let mut sets = Vec::new();
     for run in runs {
         for file in run.tables.iter() {
             sets.extend(file.range_deletes()?);
         }
     }
-    Ok(Fragments::union(sets, protected))
+    Ok(RangeTombstones::union(sets, protected))
 }

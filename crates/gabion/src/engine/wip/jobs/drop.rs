@@ -35,11 +35,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::Result;
-use crate::engine::ssd::{Follow, SsdEngine};
+use crate::engine::ssd::{FeedSource, SsdEngine};
 use crate::engine::wip::bucket::{Bucket, Router};
-use crate::engine::wip::manifest::Edit;
-use crate::engine::wip::{Keyspace, Versions, Wip, retire_all};
-use crate::log::Event;
+use crate::engine::wip::manifest::VersionEdit;
+use crate::engine::wip::{VersionSet, Wip, WipKeyspace, retire_all};
+use crate::log::KeyspaceEvent;
 
 /// The number of the bucket that takes the place of all others; no bucket of the manifest has it.
 const NO_BUCKET: u64 = 0;
@@ -65,7 +65,7 @@ impl Wip {
     }
 
     /// Steps 1 to 3.
-    fn drop_alone(&self, versions: &mut Versions, keyspace: &Arc<Keyspace>) -> Result<()> {
+    fn drop_alone(&self, versions: &mut VersionSet, keyspace: &Arc<WipKeyspace>) -> Result<()> {
         let mut leader = self.leader.write();
         leader.check()?;
         let buckets = keyspace.router.load_full();
@@ -78,9 +78,9 @@ impl Wip {
         self.syncer.sync().map_err(|error| self.fail(error))?;
         let seq = leader.take_number()?;
         let edits = [
-            Edit::DropKeyspace { id: keyspace.id },
-            Edit::LastSeq { seq },
-            Edit::LogTail { segment: tail },
+            VersionEdit::DropKeyspace { id: keyspace.id },
+            VersionEdit::LastSeq { seq },
+            VersionEdit::LogTail { segment: tail },
         ];
         let applied = self.apply(versions, &edits);
         if applied.is_ok() {
@@ -103,10 +103,10 @@ impl Wip {
             buckets.buckets().iter().for_each(|of| self.touch(of));
         }
         let event = match applied {
-            Ok(()) => Event::Dropped {
+            Ok(()) => KeyspaceEvent::Dropped {
                 name: &keyspace.name,
             },
-            Err(_) => Event::Void,
+            Err(_) => KeyspaceEvent::Void,
         };
         self.tell(&mut leader, seq, keyspace.id, event);
         // A number that nothing has is published all the same: writers wait for it.

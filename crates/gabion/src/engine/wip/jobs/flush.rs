@@ -16,7 +16,7 @@
 //! After a split several buckets hold the same MemTable. It becomes one file all the same, which
 //! each of them refers to as a slice.
 //!
-//! Step 2 keeps to the limit on what the background writes (`pace`).
+//! Step 2 keeps to the limit on what the background writes (`rate_limiter`).
 //!
 //! A failure before step 5 leaves a file that nobody names; it is removed at once, or at the next
 //! open, and the MemTable is tried again. So it is when the keyspace was dropped meanwhile, but
@@ -26,24 +26,24 @@ use std::sync::Arc;
 
 use gabion_media::Purpose;
 
-use super::retain::Retain;
+use super::version_gc::VersionGc;
 use crate::Result;
 use crate::engine::memtable::MemTable;
-use crate::engine::range_deletes::Fragments;
+use crate::engine::range_deletes::RangeTombstones;
 use crate::engine::ssd::SsdEngine;
-use crate::engine::ssd::pace::Class;
+use crate::engine::ssd::rate_limiter::IoPriority;
 use crate::engine::wip::bucket::age::flushed_age;
 use crate::engine::wip::bucket::file::TableFile;
 use crate::engine::wip::bucket::file::file_meta;
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
-use crate::engine::wip::manifest::{Edit, FileAge};
+use crate::engine::wip::manifest::{TableAge, VersionEdit};
 use crate::engine::wip::table::TableMeta;
-use crate::engine::wip::{Keyspace, Wip};
+use crate::engine::wip::{Wip, WipKeyspace};
 
 /// What a flush works on.
 struct Job {
     table: Arc<MemTable>,
-    keyspace: Arc<Keyspace>,
+    keyspace: Arc<WipKeyspace>,
     lower: Box<[u8]>,
     upper: Option<Box<[u8]>>,
     born: u64,
@@ -113,9 +113,9 @@ impl Wip {
 
     fn flush_table(&self, job: &Job) -> Result<()> {
         let protected = self.snapshots.protect(|| self.read_point());
-        let deletes = Fragments::union(job.table.range_deletes().iter(), &protected);
-        let mut output = self.create_table(job.keyspace.id, Purpose::Flush, Class::Flush)?;
-        let retain = Retain::new(protected, false, deletes);
+        let deletes = RangeTombstones::union(job.table.range_deletes().iter(), &protected);
+        let mut output = self.create_table(job.keyspace.id, Purpose::Flush, IoPriority::Flush)?;
+        let retain = VersionGc::new(protected, false, deletes);
         let mut retain = retain.merging(job.keyspace.own.merge_operator());
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         let mut cursor = job.table.sorted();
@@ -141,7 +141,7 @@ impl Wip {
         Ok(())
     }
 
-    fn install_flush(&self, job: &Job, meta: TableMeta, age: FileAge) -> Result<Arc<TableFile>> {
+    fn install_flush(&self, job: &Job, meta: TableMeta, age: TableAge) -> Result<Arc<TableFile>> {
         self.disk.sync_dir()?;
         let tail = self.log_tail([&job.table]);
         self.syncer.sync().map_err(|error| self.fail(error))?;
@@ -162,27 +162,27 @@ impl Wip {
         let holders = router.within(&job.lower, job.upper.as_deref());
         let buckets: Vec<&Arc<Bucket>> = holders.collect();
         let overlaps = |bucket: &Bucket| file.concerns(bucket);
-        let mut edits = vec![Edit::NewFile {
+        let mut edits = vec![VersionEdit::NewFile {
             file: number,
             meta: file_meta(&file.meta),
             age,
         }];
         for bucket in &buckets {
             if overlaps(bucket) {
-                edits.push(Edit::AddTable {
+                edits.push(VersionEdit::AddTable {
                     bucket: bucket.id,
                     level: 0,
                     run: number,
                     file: number,
                 });
             }
-            edits.push(Edit::FlushedSeq {
+            edits.push(VersionEdit::FlushedSeq {
                 bucket: bucket.id,
                 seq: job.table.max_seq(),
             });
         }
         edits.extend(self.moment_edit(file.meta.expiries.is_some()));
-        edits.push(Edit::LogTail { segment: tail });
+        edits.push(VersionEdit::LogTail { segment: tail });
         edits.push(versions.next_file_edit());
         self.apply(&mut versions, &edits)?;
 
@@ -221,7 +221,7 @@ impl Wip {
     #[cfg(test)]
     pub(in super::super) fn put_run_for_tests(
         &self,
-        keyspace: &Arc<Keyspace>,
+        keyspace: &Arc<WipKeyspace>,
         keys: impl IntoIterator<Item = u32>,
         value: u8,
     ) {
@@ -233,7 +233,7 @@ impl Wip {
 
     /// Makes what the first bucket of a keyspace has in memory a run.
     #[cfg(test)]
-    pub(in super::super) fn flush_for_tests(&self, keyspace: &Arc<Keyspace>) {
+    pub(in super::super) fn flush_for_tests(&self, keyspace: &Arc<WipKeyspace>) {
         let router = keyspace.router.load();
         let alone = self.leader.write();
         self.freeze(&mut self.lock_install(), keyspace, &router.buckets()[0]);
@@ -259,7 +259,7 @@ mod tests {
         let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let other = engine.create_keyspace("other").unwrap();
-        let put = |keyspace: &Arc<Keyspace>| {
+        let put = |keyspace: &Arc<WipKeyspace>| {
             engine.put_for_tests(keyspace, b"key", b"value");
         };
         put(&keyspace);

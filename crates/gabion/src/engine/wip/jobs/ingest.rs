@@ -54,18 +54,18 @@ use gabion_media::Purpose;
 
 use super::output::TableOutput;
 use crate::engine::memtable::MemTable;
-use crate::engine::ssd::pace::Class;
-use crate::engine::ssd::{Follow, SsdEngine};
+use crate::engine::ssd::rate_limiter::IoPriority;
+use crate::engine::ssd::{FeedSource, SsdEngine};
 use crate::engine::wip::bucket::age::flushed_age;
 use crate::engine::wip::bucket::file::{TableFile, file_meta};
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
-use crate::engine::wip::manifest::{Edit, GROUP_BYTES_MAX, Manifest};
+use crate::engine::wip::manifest::{GROUP_BYTES_MAX, Manifest, VersionEdit};
 use crate::engine::wip::policy::capacity::capacity_base;
 use crate::engine::wip::table::TableMeta;
-use crate::engine::wip::writepath::Leader;
-use crate::engine::wip::{Keyspace, Versions, Wip};
-use crate::expiry::{Moment, millis, stored};
-use crate::log::Event;
+use crate::engine::wip::writepath::WipWriteHalf;
+use crate::engine::wip::{VersionSet, Wip, WipKeyspace};
+use crate::expiry::{UnixMillis, millis, stored};
+use crate::log::KeyspaceEvent;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
@@ -78,9 +78,9 @@ const LOOKED_UP_KEYS_MAX: usize = 1 << 10;
 const UNNUMBERED: Seq = 0;
 
 /// Pairs on their way into a keyspace. Dropped before it is finished, it leaves nothing.
-pub(crate) struct Ingest<'e> {
+pub(crate) struct WipIngest<'e> {
     engine: &'e Wip,
-    keyspace: &'e Arc<Keyspace>,
+    keyspace: &'e Arc<WipKeyspace>,
     /// The table in work ends at this size: what a split leaves of a full bucket.
     table_bytes_max: u64,
     /// The table in work.
@@ -96,16 +96,16 @@ pub(crate) struct Ingest<'e> {
     /// When the first pair came.
     born: u64,
     /// When the pairs expire, if they do.
-    expires: Option<Moment>,
+    expires: Option<UnixMillis>,
 }
 
 impl Wip {
     /// Begins an ingest.
-    pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Arc<Keyspace>) -> Result<Ingest<'e>> {
+    pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Arc<WipKeyspace>) -> Result<WipIngest<'e>> {
         self.check_writable()?;
         keyspace.dropped.check()?;
         self.idleness.lock().begin_ingest();
-        Ok(Ingest {
+        Ok(WipIngest {
             engine: self,
             keyspace,
             table_bytes_max: 0,
@@ -123,7 +123,7 @@ impl Wip {
     }
 }
 
-impl Ingest<'_> {
+impl WipIngest<'_> {
     /// Adds a pair, whose key is above the one before.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.engine.health.check_writable()?;
@@ -171,7 +171,8 @@ impl Ingest<'_> {
         self.table_bytes_max = (capacity_base(&engine.options, total) / parts).max(1);
         let router = self.keyspace.router.load();
         self.upper = router.route(key).upper().map(Into::into);
-        self.output = Some(engine.create_table(self.keyspace.id, Purpose::Flush, Class::Usual)?);
+        self.output =
+            Some(engine.create_table(self.keyspace.id, Purpose::Flush, IoPriority::Usual)?);
         Ok(())
     }
 
@@ -244,7 +245,7 @@ impl Ingest<'_> {
     }
 
     /// Gives the tables their number, names and installs them (N1).
-    fn name(&mut self, versions: &mut Versions, leader: &mut Leader) -> Result<()> {
+    fn name(&mut self, versions: &mut VersionSet, leader: &mut WipWriteHalf) -> Result<()> {
         let engine = self.engine;
         engine.syncer.sync().map_err(|error| engine.fail(error))?;
         let number = versions.take_file_number();
@@ -263,12 +264,12 @@ impl Ingest<'_> {
         let written = std::mem::take(&mut self.written);
         let named = self.install_files(versions, number, &files, &edits);
         let event = match (&named, files.first().zip(files.last())) {
-            (Ok(()), Some((first, last))) => Event::Ingested {
+            (Ok(()), Some((first, last))) => KeyspaceEvent::Ingested {
                 pairs: files.iter().map(|file| file.meta.entries).sum(),
                 first: &first.meta.smallest,
                 last: &last.meta.largest,
             },
-            _ => Event::Void,
+            _ => KeyspaceEvent::Void,
         };
         engine.tell(leader, seq, self.keyspace.id, event);
         if named.is_err() && versions.manifest.is_usable() {
@@ -280,18 +281,23 @@ impl Ingest<'_> {
     }
 
     /// What names the tables as a run of that number.
-    fn edits(&self, versions: &Versions, number: u64, files: &[Arc<TableFile>]) -> Vec<Edit> {
+    fn edits(
+        &self,
+        versions: &VersionSet,
+        number: u64,
+        files: &[Arc<TableFile>],
+    ) -> Vec<VersionEdit> {
         let router = self.keyspace.router.load();
         let mut edits = Vec::new();
         for file in files {
-            edits.push(Edit::NewFile {
+            edits.push(VersionEdit::NewFile {
                 file: file.meta.file,
                 meta: file_meta(&file.meta),
                 age: file.age,
             });
         }
         for (bucket, files) in places(router.buckets(), files) {
-            edits.extend(files.iter().map(|file| Edit::AddTable {
+            edits.extend(files.iter().map(|file| VersionEdit::AddTable {
                 bucket: bucket.id,
                 level: 0,
                 run: number,
@@ -300,7 +306,7 @@ impl Ingest<'_> {
         }
         if let Some(file) = files.first() {
             let seq = file.meta.max_seq;
-            edits.push(Edit::LastSeq { seq });
+            edits.push(VersionEdit::LastSeq { seq });
         }
         edits.push(versions.next_file_edit());
         edits
@@ -308,10 +314,10 @@ impl Ingest<'_> {
 
     fn install_files(
         &self,
-        versions: &mut Versions,
+        versions: &mut VersionSet,
         number: u64,
         files: &[Arc<TableFile>],
-        edits: &[Edit],
+        edits: &[VersionEdit],
     ) -> Result<()> {
         let engine = self.engine;
         let router = self.keyspace.router.load();
@@ -337,7 +343,7 @@ impl Ingest<'_> {
     }
 }
 
-impl Drop for Ingest<'_> {
+impl Drop for WipIngest<'_> {
     fn drop(&mut self) {
         // What a forked child has is a copy.
         if !self.engine.health.is_here() {
@@ -404,7 +410,7 @@ mod tests {
         format!("key {number:08}").into_bytes()
     }
 
-    fn small_store() -> (SimDisk, Arc<Wip>, Arc<Keyspace>) {
+    fn small_store() -> (SimDisk, Arc<Wip>, Arc<WipKeyspace>) {
         let sim = SimDisk::new();
         let options = Options::default().background_threads(0).tuning(
             Tuning::default()
@@ -418,7 +424,7 @@ mod tests {
         (sim, engine, keyspace)
     }
 
-    fn add(ingest: &mut Ingest<'_>, keys: std::ops::Range<u64>) {
+    fn add(ingest: &mut WipIngest<'_>, keys: std::ops::Range<u64>) {
         keys.for_each(|number| ingest.add(&key(number), &[7; 1000]).unwrap());
     }
 
@@ -451,13 +457,13 @@ mod tests {
         engine.close().unwrap();
     }
 
-    fn put(engine: &Wip, keyspace: &Keyspace, keys: std::ops::Range<u64>) {
+    fn put(engine: &Wip, keyspace: &WipKeyspace, keys: std::ops::Range<u64>) {
         for number in keys {
             engine.put_for_tests(keyspace, &key(number), b"put");
         }
     }
 
-    fn roomy_store() -> (Arc<Wip>, Arc<Keyspace>) {
+    fn roomy_store() -> (Arc<Wip>, Arc<WipKeyspace>) {
         let options = Options::default().background_threads(0);
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();

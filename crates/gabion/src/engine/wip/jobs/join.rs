@@ -34,15 +34,15 @@ use std::sync::Arc;
 use gabion_media::Purpose;
 
 use super::compact::Compaction;
-use super::reclaim::records_of;
+use super::log_reclaim::records_of;
 use crate::Result;
 use crate::engine::memtable::MemTable;
-use crate::engine::range_deletes::Fragments;
+use crate::engine::range_deletes::RangeTombstones;
 use crate::engine::wip::bucket::file::TableFile;
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
-use crate::engine::wip::manifest::Edit;
+use crate::engine::wip::manifest::VersionEdit;
 use crate::engine::wip::policy::log_length::LogLength;
-use crate::engine::wip::{Install, Keyspace, Versions, Wip};
+use crate::engine::wip::{InstallState, VersionSet, Wip, WipKeyspace};
 use crate::types::INITIAL_LEVELS;
 use crate::types::{Kind, Seq, hash_key};
 
@@ -75,7 +75,7 @@ impl Wip {
         Ok(false)
     }
 
-    fn join_row(&self, keyspace: &Arc<Keyspace>, row: Option<Vec<Arc<Bucket>>>) -> Result<bool> {
+    fn join_row(&self, keyspace: &Arc<WipKeyspace>, row: Option<Vec<Arc<Bucket>>>) -> Result<bool> {
         let Some(row) = row else {
             return Ok(false);
         };
@@ -109,7 +109,7 @@ impl Wip {
     /// in the keyspace.
     fn small_neighbours(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         around: Option<&Bucket>,
     ) -> Result<Option<Vec<Arc<Bucket>>>> {
         let options = &self.options;
@@ -150,7 +150,7 @@ impl Wip {
 
     /// Joins buckets that the caller has reserved, or does a part of what it takes; false when
     /// nothing can be done now.
-    fn join(&self, keyspace: &Arc<Keyspace>, row: &[Arc<Bucket>]) -> Result<bool> {
+    fn join(&self, keyspace: &Arc<WipKeyspace>, row: &[Arc<Bucket>]) -> Result<bool> {
         for bucket in row {
             let levels = Arc::clone(&bucket.state.load().levels);
             if !is_joinable(bucket, &levels)? {
@@ -195,9 +195,9 @@ impl Wip {
     /// to `flushed_seq`. The caller holds the leader alone.
     fn install_join(
         &self,
-        versions: &mut Versions,
-        _install: &mut Install,
-        keyspace: &Arc<Keyspace>,
+        versions: &mut VersionSet,
+        _install: &mut InstallState,
+        keyspace: &Arc<WipKeyspace>,
         (row, states, flushed_seq): (&[Arc<Bucket>], &[Arc<BucketState>], Seq),
     ) -> Result<()> {
         let (first, last) = (&row[0], &row[row.len() - 1]);
@@ -207,18 +207,18 @@ impl Wip {
             .collect();
         let id = versions.take_bucket_id();
         let run = versions.take_file_number();
-        let mut edits: Vec<Edit> = row
+        let mut edits: Vec<VersionEdit> = row
             .iter()
-            .map(|bucket| Edit::RemoveBucket { id: bucket.id })
+            .map(|bucket| VersionEdit::RemoveBucket { id: bucket.id })
             .collect();
-        edits.push(Edit::AddBucket {
+        edits.push(VersionEdit::AddBucket {
             id,
             keyspace: keyspace.id,
             lower: first.lower().to_vec(),
             flushed_seq,
         });
         let level = u8::try_from(INITIAL_LEVELS - 1).expect("there are a few levels");
-        edits.extend(tables.iter().map(|file| Edit::AddTable {
+        edits.extend(tables.iter().map(|file| VersionEdit::AddTable {
             bucket: id,
             level,
             run,
@@ -286,7 +286,7 @@ fn is_joinable(bucket: &Bucket, levels: &Levels) -> Result<bool> {
     Ok(true)
 }
 
-fn is_within(bucket: &Bucket, deletes: &Fragments) -> bool {
+fn is_within(bucket: &Bucket, deletes: &RangeTombstones) -> bool {
     let within = |lower: &[u8], upper: Option<&[u8]>| {
         bucket.lower() <= lower
             && match (upper, bucket.upper()) {
@@ -327,7 +327,7 @@ mod tests {
 
     use super::*;
     use crate::Tuning;
-    use crate::engine::ssd::{Commit, Lifecycle};
+    use crate::engine::ssd::{CommitWrites, Lifecycle};
     use crate::engine::wip::Write;
     use crate::{Clock, Options};
 

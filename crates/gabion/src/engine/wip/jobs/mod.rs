@@ -10,25 +10,25 @@
 //! |---|---|
 //! | `flush` | a frozen MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
-//! | `on_demand` | a user wants a range compacted |
+//! | `manual_compaction` | a user wants a range compacted |
 //! | `split` | a full bucket becomes several |
 //! | `join` | small neighbours become one bucket |
 //! | `ingest` | sorted pairs become tables without log and MemTable |
 //! | `drop` | a keyspace goes, with all that it held |
-//! | `reclaim` | the log's tail moves on, its segments are deleted |
-//! | `rest` | an idle store's log gives its space back |
-//! | `fresh` | tables that were just written are made ready for readers |
-//! | `retain`, `output` | what of merged entries stays, and the table that a job makes of it |
+//! | `log_reclaim` | the log's tail moves on, its segments are deleted |
+//! | `log_shrink` | an idle store's log gives its space back |
+//! | `prewarm` | tables that were just written are made ready for readers |
+//! | `version_gc`, `output` | what of merged entries stays, and the table that a job makes of it |
 
 pub(super) mod compact;
 mod drop;
 mod flush;
-pub(super) mod fresh;
 pub(super) mod ingest;
 mod join;
-mod on_demand;
+mod log_reclaim;
+mod log_shrink;
+mod manual_compaction;
 mod output;
-mod reclaim;
-mod rest;
-mod retain;
+pub(super) mod prewarm;
 pub(super) mod split;
+mod version_gc;

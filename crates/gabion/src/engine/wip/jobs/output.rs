@@ -2,16 +2,16 @@
 //!
 //! # Idea
 //! Flushes, compactions and ingests write tables in the same way: under a file number of their own,
-//! at the pace of their class (`pace`, `gentle`), and not at all as far as anybody can tell until
-//! the manifest names the file. What is dropped before it is finished, or fails, removes its file;
-//! what a crash leaves is removed by the next open.
+//! at the pace of their class (`rate_limiter`, `cpu_throttle`), and not at all as far as anybody
+//! can tell until the manifest names the file. What is dropped before it is finished, or fails,
+//! removes its file; what a crash leaves is removed by the next open.
 
 use gabion_media::Purpose;
 
-use crate::engine::ssd::pace::{Class, STEP_BYTES};
+use crate::engine::ssd::rate_limiter::{IoPriority, STEP_BYTES};
 use crate::engine::wip::Wip;
 use crate::engine::wip::bucket::Bucket;
-use crate::engine::wip::policy::gentle::Gentle;
+use crate::engine::wip::policy::cpu_throttle::CpuThrottle;
 use crate::engine::wip::table::{TableMeta, TableOptions, TableWriter};
 use crate::names::table_name;
 use crate::types::{Kind, Seq};
@@ -24,7 +24,7 @@ impl Wip {
         &self,
         keyspace: u32,
         purpose: Purpose,
-        class: Class,
+        class: IoPriority,
     ) -> Result<TableOutput<'_>> {
         let _held = self.lock.hold().ok_or(Error::Closed)?;
         let file = self.versions.lock().take_file_number();
@@ -46,7 +46,8 @@ impl Wip {
             writer: Some(writer),
             class,
             bucket: None,
-            gentle: (class == Class::Leisure).then(|| Gentle::new(self.reads_of_tables())),
+            gentle: (class == IoPriority::Leisure)
+                .then(|| CpuThrottle::new(self.reads_of_tables())),
             paced_bytes: 0,
         })
     }
@@ -76,11 +77,11 @@ pub(in super::super) struct TableOutput<'e> {
     engine: &'e Wip,
     file: u64,
     writer: Option<TableWriter>,
-    class: Class,
+    class: IoPriority,
     /// Nobody needs the table if this one goes.
     bucket: Option<&'e Bucket>,
     /// The pace of a job that nobody waits for.
-    gentle: Option<Gentle>,
+    gentle: Option<CpuThrottle>,
     /// Bytes of the file that were asked for.
     paced_bytes: u64,
 }
@@ -115,7 +116,7 @@ impl<'e> TableOutput<'e> {
     fn keep_pace(&mut self, written: u64) -> Result<()> {
         self.paced_bytes += written;
         self.bucket.map_or(Ok(()), Bucket::check_dropped)?;
-        if self.class != Class::Flush {
+        if self.class != IoPriority::Flush {
             let name = || table_name(self.file);
             self.engine.syncer.keep_room_to_flush(name)?;
         }
@@ -199,10 +200,10 @@ mod tests {
                 output.add(&key, number + 1, Kind::Put, &[7; 100])
             })
         };
-        let refused = write(Purpose::Compaction, Class::Urgent).unwrap_err();
+        let refused = write(Purpose::Compaction, IoPriority::Urgent).unwrap_err();
         assert!(refused.is_no_space(), "{refused}");
         assert!(refused.to_string().contains("flushes need"), "{refused}");
-        write(Purpose::Flush, Class::Flush).unwrap();
+        write(Purpose::Flush, IoPriority::Flush).unwrap();
         engine.flush().unwrap();
         engine.close().unwrap();
     }

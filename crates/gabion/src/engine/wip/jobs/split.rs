@@ -23,17 +23,17 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
-use crate::engine::wip::manifest::Edit;
-use crate::engine::wip::policy::reads::Reads;
-use crate::engine::wip::policy::width::Sizing;
-use crate::engine::wip::{Keyspace, Versions, Wip};
+use crate::engine::wip::manifest::VersionEdit;
+use crate::engine::wip::policy::read_counter::ReadCounter;
+use crate::engine::wip::policy::run_limits::RunLimitEstimate;
+use crate::engine::wip::{VersionSet, Wip, WipKeyspace};
 
 impl Wip {
     /// Cuts a bucket that the caller has reserved into at most `ways`, unless there are too many by
     /// then; false when its tables offer no key to cut at.
     pub(in super::super) fn split(
         &self,
-        keyspace: &Arc<Keyspace>,
+        keyspace: &Arc<WipKeyspace>,
         bucket: &Arc<Bucket>,
         ways: usize,
     ) -> Result<bool> {
@@ -91,15 +91,15 @@ impl Wip {
 /// The buckets that a bucket becomes which is cut at these keys, each with its slices of the
 /// tables, and the edits that put them into its place.
 fn children_of(
-    versions: &mut Versions,
-    keyspace: &Keyspace,
+    versions: &mut VersionSet,
+    keyspace: &WipKeyspace,
     bucket: &Bucket,
     pivots: &[Vec<u8>],
-) -> (Vec<(Bucket, Arc<Levels>)>, Vec<Edit>) {
+) -> (Vec<(Bucket, Arc<Levels>)>, Vec<VersionEdit>) {
     let state = bucket.state.load_full();
     let flushed_seq = versions.flushed_seq(bucket.id);
     let mut children = Vec::with_capacity(pivots.len() + 1);
-    let mut edits = vec![Edit::RemoveBucket { id: bucket.id }];
+    let mut edits = vec![VersionEdit::RemoveBucket { id: bucket.id }];
     let lowers = std::iter::once(bucket.lower()).chain(pivots.iter().map(Vec::as_slice));
     let uppers = pivots
         .iter()
@@ -108,10 +108,10 @@ fn children_of(
     for (lower, upper) in lowers.zip(uppers) {
         let id = versions.take_bucket_id();
         let mut child = Bucket::new((keyspace.id, id), lower, upper, BucketState::clone(&state));
-        child.reads = Reads::of_part(&bucket.reads, pivots.len() + 1);
-        child.sizing = Sizing::of_part(&bucket.sizing, pivots.len() + 1);
+        child.reads = ReadCounter::of_part(&bucket.reads, pivots.len() + 1);
+        child.sizing = RunLimitEstimate::of_part(&bucket.sizing, pivots.len() + 1);
         let levels = state.levels.within(&child);
-        edits.push(Edit::AddBucket {
+        edits.push(VersionEdit::AddBucket {
             id,
             keyspace: keyspace.id,
             lower: lower.to_vec(),
@@ -122,7 +122,7 @@ fn children_of(
                 for file in run.tables.iter() {
                     let file = file.meta.file;
                     let level = u8::try_from(level).expect("there are a few levels");
-                    edits.push(Edit::AddTable {
+                    edits.push(VersionEdit::AddTable {
                         bucket: id,
                         level,
                         run: run.number,

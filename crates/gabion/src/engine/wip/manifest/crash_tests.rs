@@ -4,12 +4,12 @@
 //! The store under test is the smallest that uses both: its content is records 0, 1, 2, .., of
 //! which the manifest says how many are "flushed" and so not needed in the log.
 
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
-use super::{Directory, Edit, Manifest, inspect};
+use super::{Manifest, ManifestLookup, VersionEdit, inspect};
 use crate::Result;
-use crate::log::{Log, LogOptions, RoomFor, replay};
+use crate::log::{Log, LogOptions, SegmentPurpose, replay};
 
 const OPTIONS: LogOptions = LogOptions {
     segment_bytes_max: 700,
@@ -35,8 +35,8 @@ impl Store {
     /// Opens or creates; checks that what is found is a prefix without damage.
     fn open(disk: &Disk) -> Result<Store> {
         let mut manifest = match inspect(disk)? {
-            Directory::Store => Manifest::open(disk)?,
-            Directory::Free => Manifest::create(disk)?,
+            ManifestLookup::Store => Manifest::open(disk)?,
+            ManifestLookup::Free => Manifest::create(disk)?,
         };
         let state = manifest.state();
         let flushed = u32::try_from(state.last_seq).unwrap();
@@ -49,8 +49,8 @@ impl Store {
             Ok(())
         })?;
         let seals = end.seal(disk)?.iter();
-        let seals: Vec<Edit> = seals
-            .map(|seal| Edit::LogSealed {
+        let seals: Vec<VersionEdit> = seals
+            .map(|seal| VersionEdit::LogSealed {
                 segment: seal.segment,
                 length: seal.length,
             })
@@ -66,7 +66,8 @@ impl Store {
     }
 
     fn append(&mut self) -> Result<()> {
-        self.log.append(&[&record(self.count)], RoomFor::Puts)?;
+        self.log
+            .append(&[&record(self.count)], SegmentPurpose::Puts)?;
         self.count += 1;
         Ok(())
     }
@@ -77,8 +78,10 @@ impl Store {
         syncer.sync()?;
         let segment = self.log.current_segment();
         let seq = u64::from(self.count);
-        self.manifest
-            .apply(&[Edit::LastSeq { seq }, Edit::LogTail { segment }])?;
+        self.manifest.apply(&[
+            VersionEdit::LastSeq { seq },
+            VersionEdit::LogTail { segment },
+        ])?;
         syncer.remove_before(segment)
     }
 
@@ -86,7 +89,7 @@ impl Store {
         let sealed = self.log.close()?;
         let (segment, length) = (sealed.segment, sealed.length);
         self.manifest
-            .close_clean(&[Edit::LogSealed { segment, length }])
+            .close_clean(&[VersionEdit::LogSealed { segment, length }])
     }
 }
 
@@ -121,7 +124,7 @@ impl History {
 
 /// One step of a workload. An error means that the store must be opened again.
 fn step(
-    random: &mut Random,
+    random: &mut SeededRng,
     sim: &SimDisk,
     store: &mut Option<Store>,
     durable: &mut u32,
@@ -160,7 +163,7 @@ fn step(
 }
 
 fn workload(sim: &SimDisk, seed: u64, steps: u32) -> History {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let mut history = History::default();
     let (mut store, mut durable) = (None, 0);
     for _ in 0..steps {
@@ -194,7 +197,7 @@ fn recover(sim: &SimDisk, at_least: u32, at_most: u32, place: &str) -> History {
 /// Crashes `sim` after each operation, recovers, crashes during and after that, recovers again.
 fn crash_twice(sim: &SimDisk, history: &History, seed: u64) -> u64 {
     let mut recoveries = 0;
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     for op in 0..=sim.ops() {
         let was = history.at(op);
         let at_most = was.appended + 1;
@@ -277,7 +280,7 @@ fn any_failed_operation_leaves_a_store_that_opens_with_what_was_acknowledged() {
 
 /// Opens again after each error. Returns what was acknowledged.
 fn workload_with_fault(sim: &SimDisk, seed: u64) -> (History, u32) {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let mut history = History::default();
     let (mut store, mut durable) = (None, 0);
     for _ in 0..40 {

@@ -12,7 +12,7 @@
 //! | 3 | `RemoveBucket` | id |
 //! | 4 | `AddTable` | bucket, level (1 byte), run, file |
 //! | 5 | `RemoveTable` | bucket, file |
-//! | 6 | `NewFile` | file, then the fields of [`FileMeta`] and [`FileAge`]; keys and sketch as |
+//! | 6 | `NewFile` | file, then the fields of [`FileMeta`] and [`TableAge`]; keys and sketch as |
 //! | | | byte strings |
 //! | 7 | `DropFile` | file |
 //! | 8 | `FlushedSeq` | bucket, sequence number |
@@ -25,14 +25,14 @@
 //! | 15 | `NextKeyspace` | id |
 //! | 16 | `SetOptions` | keyspace, its options (`keyspace_options`) as a byte string |
 //! | 17 | `NewFile` | of a table with entries that expire: as 6, then the fields of [`Expiries`] |
-//! | 18 | `Moment` | milliseconds since 1970 |
+//! | 18 | `UnixMillis` | milliseconds since 1970 |
 
 use std::iter::once;
 
 use crate::KeyspaceOptions;
 use crate::engine::expiries::{Expiries, MARKS};
-use crate::expiry::Moment;
-use crate::log::codec::{Malformed, Reader, put_bytes, put_varint};
+use crate::expiry::UnixMillis;
+use crate::log::codec::{MalformedPayload, PayloadReader, put_bytes, put_varint};
 use crate::types::Seq;
 
 /// What the store knows about a table without opening it.
@@ -64,7 +64,7 @@ pub(crate) struct FileMeta {
 
 /// What is known of the age of a table's entries. Times are in seconds since 1970, plus one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FileAge {
+pub(crate) struct TableAge {
     /// Entries that newer ones of the same key follow.
     pub(crate) superseded: u64,
     /// When the first of its entries was written.
@@ -75,7 +75,7 @@ pub(crate) struct FileAge {
 
 /// One change of the store's structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Edit {
+pub(crate) enum VersionEdit {
     /// A keyspace exists from now on.
     AddKeyspace { id: u32, name: String },
     /// A bucket of a keyspace holds the keys from `lower` up to the next bucket's. Where it takes
@@ -101,7 +101,7 @@ pub(crate) enum Edit {
     NewFile {
         file: u64,
         meta: FileMeta,
-        age: FileAge,
+        age: TableAge,
     },
     /// A table file is not needed any more; no bucket refers to it.
     DropFile { file: u64 },
@@ -124,11 +124,11 @@ pub(crate) enum Edit {
     /// A keyspace has these options from now on.
     SetOptions { id: u32, options: KeyspaceOptions },
     /// Readers have gone by this moment, or an earlier one.
-    Moment { moment: Moment },
+    Moment { moment: UnixMillis },
 }
 
 /// Encodes a group.
-pub(super) fn encode_group<'a>(edits: impl ExactSizeIterator<Item = &'a Edit>) -> Vec<u8> {
+pub(super) fn encode_group<'a>(edits: impl ExactSizeIterator<Item = &'a VersionEdit>) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_varint(&mut bytes, edits.len() as u64);
     edits.for_each(|edit| edit.encode(&mut bytes));
@@ -136,12 +136,12 @@ pub(super) fn encode_group<'a>(edits: impl ExactSizeIterator<Item = &'a Edit>) -
 }
 
 /// Decodes a group.
-pub(super) fn decode_group(payload: &[u8]) -> Result<Vec<Edit>, Malformed> {
-    let mut reader = Reader::new(payload, 0);
+pub(super) fn decode_group(payload: &[u8]) -> Result<Vec<VersionEdit>, MalformedPayload> {
+    let mut reader = PayloadReader::new(payload, 0);
     let count = reader.varint()?;
     let mut edits = Vec::new();
     for _ in 0..count {
-        edits.push(Edit::decode(&mut reader)?);
+        edits.push(VersionEdit::decode(&mut reader)?);
     }
     match reader.is_empty() {
         true => Ok(edits),
@@ -149,18 +149,18 @@ pub(super) fn decode_group(payload: &[u8]) -> Result<Vec<Edit>, Malformed> {
     }
 }
 
-impl Edit {
+impl VersionEdit {
     fn encode(&self, bytes: &mut Vec<u8>) {
         let mut plain = |tag: u8, numbers: &[u64]| {
             bytes.push(tag);
             numbers.iter().for_each(|number| put_varint(bytes, *number));
         };
         match self {
-            Edit::AddKeyspace { id, name } => {
+            VersionEdit::AddKeyspace { id, name } => {
                 plain(1, &[u64::from(*id)]);
                 put_bytes(bytes, name.as_bytes());
             }
-            Edit::AddBucket {
+            VersionEdit::AddBucket {
                 id,
                 keyspace,
                 lower,
@@ -170,8 +170,8 @@ impl Edit {
                 put_bytes(bytes, lower);
                 put_varint(bytes, *flushed_seq);
             }
-            Edit::RemoveBucket { id } => plain(3, &[*id]),
-            Edit::AddTable {
+            VersionEdit::RemoveBucket { id } => plain(3, &[*id]),
+            VersionEdit::AddTable {
                 bucket,
                 level,
                 run,
@@ -182,8 +182,8 @@ impl Edit {
                 put_varint(bytes, *run);
                 put_varint(bytes, *file);
             }
-            Edit::RemoveTable { bucket, file } => plain(5, &[*bucket, *file]),
-            Edit::NewFile { file, meta, age } => {
+            VersionEdit::RemoveTable { bucket, file } => plain(5, &[*bucket, *file]),
+            VersionEdit::NewFile { file, meta, age } => {
                 plain(if meta.expiries.is_some() { 17 } else { 6 }, &[*file]);
                 meta.encode(bytes);
                 age.encode(bytes);
@@ -192,92 +192,92 @@ impl Edit {
                     numbers.for_each(|number| put_varint(bytes, *number));
                 }
             }
-            Edit::DropFile { file } => plain(7, &[*file]),
-            Edit::FlushedSeq { bucket, seq } => plain(8, &[*bucket, *seq]),
-            Edit::LogTail { segment } => plain(9, &[*segment]),
-            Edit::LogSealed { segment, length } => plain(10, &[*segment, *length]),
-            Edit::LastSeq { seq } => plain(11, &[*seq]),
-            Edit::NextFile { number } => plain(12, &[*number]),
-            Edit::NextBucket { id } => plain(13, &[*id]),
-            Edit::DropKeyspace { id } => plain(14, &[u64::from(*id)]),
-            Edit::NextKeyspace { id } => plain(15, &[u64::from(*id)]),
-            Edit::Moment { moment } => plain(18, &[*moment]),
-            Edit::SetOptions { id, options } => {
+            VersionEdit::DropFile { file } => plain(7, &[*file]),
+            VersionEdit::FlushedSeq { bucket, seq } => plain(8, &[*bucket, *seq]),
+            VersionEdit::LogTail { segment } => plain(9, &[*segment]),
+            VersionEdit::LogSealed { segment, length } => plain(10, &[*segment, *length]),
+            VersionEdit::LastSeq { seq } => plain(11, &[*seq]),
+            VersionEdit::NextFile { number } => plain(12, &[*number]),
+            VersionEdit::NextBucket { id } => plain(13, &[*id]),
+            VersionEdit::DropKeyspace { id } => plain(14, &[u64::from(*id)]),
+            VersionEdit::NextKeyspace { id } => plain(15, &[u64::from(*id)]),
+            VersionEdit::Moment { moment } => plain(18, &[*moment]),
+            VersionEdit::SetOptions { id, options } => {
                 plain(16, &[u64::from(*id)]);
                 put_bytes(bytes, &options.encode());
             }
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Edit, Malformed> {
+    fn decode(reader: &mut PayloadReader<'_>) -> Result<VersionEdit, MalformedPayload> {
         Ok(match reader.u8()? {
-            1 => Edit::AddKeyspace {
+            1 => VersionEdit::AddKeyspace {
                 id: reader.varint_u32()?,
                 name: decode_name(reader)?,
             },
-            2 => Edit::AddBucket {
+            2 => VersionEdit::AddBucket {
                 id: reader.varint()?,
                 keyspace: reader.varint_u32()?,
                 lower: reader.bytes()?.to_vec(),
                 flushed_seq: reader.varint()?,
             },
-            3 => Edit::RemoveBucket {
+            3 => VersionEdit::RemoveBucket {
                 id: reader.varint()?,
             },
-            4 => Edit::AddTable {
+            4 => VersionEdit::AddTable {
                 bucket: reader.varint()?,
                 level: reader.u8()?,
                 run: reader.varint()?,
                 file: reader.varint()?,
             },
-            5 => Edit::RemoveTable {
+            5 => VersionEdit::RemoveTable {
                 bucket: reader.varint()?,
                 file: reader.varint()?,
             },
-            6 => Edit::NewFile {
+            6 => VersionEdit::NewFile {
                 file: reader.varint()?,
                 meta: FileMeta::decode(reader)?,
-                age: FileAge::decode(reader)?,
+                age: TableAge::decode(reader)?,
             },
             17 => {
                 let file = reader.varint()?;
-                let (mut meta, age) = (FileMeta::decode(reader)?, FileAge::decode(reader)?);
+                let (mut meta, age) = (FileMeta::decode(reader)?, TableAge::decode(reader)?);
                 meta.expiries = Some(Box::new(decode_expiries(reader, meta.entries)?));
-                Edit::NewFile { file, meta, age }
+                VersionEdit::NewFile { file, meta, age }
             }
-            18 => Edit::Moment {
+            18 => VersionEdit::Moment {
                 moment: reader.varint()?,
             },
-            7 => Edit::DropFile {
+            7 => VersionEdit::DropFile {
                 file: reader.varint()?,
             },
-            8 => Edit::FlushedSeq {
+            8 => VersionEdit::FlushedSeq {
                 bucket: reader.varint()?,
                 seq: reader.varint()?,
             },
-            9 => Edit::LogTail {
+            9 => VersionEdit::LogTail {
                 segment: reader.varint()?,
             },
-            10 => Edit::LogSealed {
+            10 => VersionEdit::LogSealed {
                 segment: reader.varint()?,
                 length: reader.varint()?,
             },
-            11 => Edit::LastSeq {
+            11 => VersionEdit::LastSeq {
                 seq: reader.varint()?,
             },
-            12 => Edit::NextFile {
+            12 => VersionEdit::NextFile {
                 number: reader.varint()?,
             },
-            13 => Edit::NextBucket {
+            13 => VersionEdit::NextBucket {
                 id: reader.varint()?,
             },
-            14 => Edit::DropKeyspace {
+            14 => VersionEdit::DropKeyspace {
                 id: reader.varint_u32()?,
             },
-            15 => Edit::NextKeyspace {
+            15 => VersionEdit::NextKeyspace {
                 id: reader.varint_u32()?,
             },
-            16 => Edit::SetOptions {
+            16 => VersionEdit::SetOptions {
                 id: reader.varint_u32()?,
                 options: KeyspaceOptions::decode(reader.bytes()?)?,
             },
@@ -286,7 +286,7 @@ impl Edit {
     }
 }
 
-fn decode_name(reader: &mut Reader<'_>) -> Result<String, Malformed> {
+fn decode_name(reader: &mut PayloadReader<'_>) -> Result<String, MalformedPayload> {
     let name = String::from_utf8(reader.bytes()?.to_vec());
     name.map_err(|_| reader.malformed("a name is not valid UTF-8"))
 }
@@ -309,7 +309,7 @@ impl FileMeta {
         put_bytes(bytes, &self.sketch);
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<FileMeta, Malformed> {
+    fn decode(reader: &mut PayloadReader<'_>) -> Result<FileMeta, MalformedPayload> {
         Ok(FileMeta {
             file_bytes: reader.varint()?,
             entries: reader.varint()?,
@@ -326,7 +326,7 @@ impl FileMeta {
     }
 }
 
-fn decode_expiries(reader: &mut Reader<'_>, of: u64) -> Result<Expiries, Malformed> {
+fn decode_expiries(reader: &mut PayloadReader<'_>, of: u64) -> Result<Expiries, MalformedPayload> {
     let (entries, mut marks) = (reader.varint()?, [0; MARKS]);
     for mark in &mut marks {
         *mark = reader.varint()?;
@@ -338,15 +338,15 @@ fn decode_expiries(reader: &mut Reader<'_>, of: u64) -> Result<Expiries, Malform
     }
 }
 
-impl FileAge {
+impl TableAge {
     fn encode(&self, bytes: &mut Vec<u8>) {
         for number in [self.superseded, self.born, self.garbage_since] {
             put_varint(bytes, number);
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<FileAge, Malformed> {
-        Ok(FileAge {
+    fn decode(reader: &mut PayloadReader<'_>) -> Result<TableAge, MalformedPayload> {
+        Ok(TableAge {
             superseded: reader.varint()?,
             born: reader.varint()?,
             garbage_since: reader.varint()?,
@@ -376,8 +376,8 @@ pub(super) mod tests {
     }
 
     /// One edit of each kind with its bytes.
-    fn golden() -> Vec<(Edit, &'static [u8])> {
-        let add_bucket = Edit::AddBucket {
+    fn golden() -> Vec<(VersionEdit, &'static [u8])> {
+        let add_bucket = VersionEdit::AddBucket {
             id: 2,
             keyspace: 1,
             lower: b"m".to_vec(),
@@ -385,16 +385,16 @@ pub(super) mod tests {
         };
         vec![
             (
-                Edit::AddKeyspace {
+                VersionEdit::AddKeyspace {
                     id: 1,
                     name: "ks".to_owned(),
                 },
                 b"\x01\x01\x02ks",
             ),
             (add_bucket, b"\x02\x02\x01\x01m\xc8\x01"),
-            (Edit::RemoveBucket { id: 2 }, b"\x03\x02"),
+            (VersionEdit::RemoveBucket { id: 2 }, b"\x03\x02"),
             (
-                Edit::AddTable {
+                VersionEdit::AddTable {
                     bucket: 2,
                     level: 1,
                     run: 7,
@@ -402,12 +402,15 @@ pub(super) mod tests {
                 },
                 b"\x04\x02\x01\x07\xac\x02",
             ),
-            (Edit::RemoveTable { bucket: 2, file: 4 }, b"\x05\x02\x04"),
             (
-                Edit::NewFile {
+                VersionEdit::RemoveTable { bucket: 2, file: 4 },
+                b"\x05\x02\x04",
+            ),
+            (
+                VersionEdit::NewFile {
                     file: 4,
                     meta: meta(),
-                    age: FileAge {
+                    age: TableAge {
                         superseded: 2,
                         born: 300,
                         garbage_since: 0,
@@ -415,30 +418,33 @@ pub(super) mod tests {
                 },
                 b"\x06\x04\xac\x02\x03\x01\x01\x28\x01a\x02bc\x05\x09\x01\xfe\x02\xac\x02\x00",
             ),
-            (Edit::DropFile { file: 4 }, b"\x07\x04"),
-            (Edit::FlushedSeq { bucket: 2, seq: 9 }, b"\x08\x02\x09"),
-            (Edit::LogTail { segment: 3 }, b"\x09\x03"),
+            (VersionEdit::DropFile { file: 4 }, b"\x07\x04"),
             (
-                Edit::LogSealed {
+                VersionEdit::FlushedSeq { bucket: 2, seq: 9 },
+                b"\x08\x02\x09",
+            ),
+            (VersionEdit::LogTail { segment: 3 }, b"\x09\x03"),
+            (
+                VersionEdit::LogSealed {
                     segment: 3,
                     length: 128,
                 },
                 b"\x0a\x03\x80\x01",
             ),
-            (Edit::LastSeq { seq: 9 }, b"\x0b\x09"),
-            (Edit::NextFile { number: 5 }, b"\x0c\x05"),
-            (Edit::NextBucket { id: 3 }, b"\x0d\x03"),
-            (Edit::DropKeyspace { id: 300 }, b"\x0e\xac\x02"),
-            (Edit::NextKeyspace { id: 301 }, b"\x0f\xad\x02"),
+            (VersionEdit::LastSeq { seq: 9 }, b"\x0b\x09"),
+            (VersionEdit::NextFile { number: 5 }, b"\x0c\x05"),
+            (VersionEdit::NextBucket { id: 3 }, b"\x0d\x03"),
+            (VersionEdit::DropKeyspace { id: 300 }, b"\x0e\xac\x02"),
+            (VersionEdit::NextKeyspace { id: 301 }, b"\x0f\xad\x02"),
             (
-                Edit::SetOptions {
+                VersionEdit::SetOptions {
                     id: 300,
                     options: KeyspaceOptions::default().filter_bits_per_key(8),
                 },
                 b"\x10\xac\x02\x03\x03\x01\x08",
             ),
             (
-                Edit::NewFile {
+                VersionEdit::NewFile {
                     file: 4,
                     meta: FileMeta {
                         expiries: Some(Box::new(Expiries {
@@ -447,12 +453,12 @@ pub(super) mod tests {
                         })),
                         ..meta()
                     },
-                    age: FileAge::default(),
+                    age: TableAge::default(),
                 },
                 b"\x11\x04\xac\x02\x03\x01\x01\x28\x01a\x02bc\x05\x09\x01\xfe\0\0\0\
                 \x02\x05\x05\x05\x05\x06\x06\x06\x06\xac\x02",
             ),
-            (Edit::Moment { moment: 300 }, b"\x12\xac\x02"),
+            (VersionEdit::Moment { moment: 300 }, b"\x12\xac\x02"),
         ]
     }
 
@@ -462,7 +468,7 @@ pub(super) mod tests {
             let group = encode_group([&edit].into_iter());
             assert_eq!(group, [&[1], expected].concat(), "{edit:?}");
         }
-        let edits: Vec<Edit> = golden().into_iter().map(|(edit, _)| edit).collect();
+        let edits: Vec<VersionEdit> = golden().into_iter().map(|(edit, _)| edit).collect();
         let group = encode_group(edits.iter());
         assert_eq!(decode_group(&group), Ok(edits));
     }
@@ -476,7 +482,7 @@ pub(super) mod tests {
             decode_group(&[1, 1, 1, 1, 0xff]).is_err(),
             "a name must be UTF-8"
         );
-        let edits: Vec<Edit> = golden().into_iter().map(|(edit, _)| edit).collect();
+        let edits: Vec<VersionEdit> = golden().into_iter().map(|(edit, _)| edit).collect();
         let group = encode_group(edits.iter());
         for cut in 0..group.len() {
             assert!(decode_group(&group[..cut]).is_err(), "{cut}");
@@ -488,7 +494,7 @@ pub(super) mod tests {
         fn damaged_groups_do_not_panic(
             flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         ) {
-            let edits: Vec<Edit> = golden().into_iter().map(|(edit, _)| edit).collect();
+            let edits: Vec<VersionEdit> = golden().into_iter().map(|(edit, _)| edit).collect();
             let mut group = encode_group(edits.iter());
             for (at, byte) in flips {
                 let at = at.index(group.len());

@@ -53,7 +53,7 @@ mod crash_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use edit::{Edit, FileAge, FileMeta};
-pub(crate) use recovery::{Directory, check_root, inspect, read, read_damaged};
-pub(crate) use state::{BucketState, ManifestState};
+pub(crate) use edit::{FileMeta, TableAge, VersionEdit};
+pub(crate) use recovery::{ManifestLookup, check_root, inspect, read, read_damaged};
+pub(crate) use state::{BucketRecord, ManifestState};
 pub(crate) use writepath::{GROUP_BYTES_MAX, Manifest};

@@ -5,7 +5,7 @@ use gabion_media::{Disk, TEMPORARY_SUFFIX};
 use super::edit::decode_group;
 use super::layout::{CURRENT_MAGIC, HEADER_BYTES, Header, HeaderState, MANIFEST_MAGIC, VERSION};
 use super::state::ManifestState;
-use crate::log::frame::{MARK_BYTES, Parsed, Place, marks};
+use crate::log::frame::{FrameSeed, MARK_BYTES, ParsedFrame, marks};
 use crate::names::{
     CURRENT, LOCK, manifest_name, parse_log_name, parse_manifest_name, parse_table_name,
 };
@@ -16,7 +16,7 @@ pub(super) const FIRST_MANIFEST: u64 = 1;
 
 /// What a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Directory {
+pub(crate) enum ManifestLookup {
     /// It holds a store.
     Store,
     /// It is empty, or holds what an interrupted creation left: a store can be created.
@@ -25,7 +25,7 @@ pub(crate) enum Directory {
 
 /// What reading a manifest found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Loaded {
+pub(crate) struct RecoveredManifest {
     /// What it says.
     pub(crate) state: ManifestState,
     /// Its number.
@@ -35,10 +35,10 @@ pub(crate) struct Loaded {
 }
 
 /// Tells what the directory is. Foreign files, and a store without its `CURRENT`, are errors.
-pub(crate) fn inspect(disk: &Disk) -> Result<Directory> {
+pub(crate) fn inspect(disk: &Disk) -> Result<ManifestLookup> {
     let names = disk.list()?;
     if names.iter().any(|name| name == CURRENT) {
-        return Ok(Directory::Store);
+        return Ok(ManifestLookup::Store);
     }
     let not_a_store = |why: String| {
         let path = disk.path().to_path_buf();
@@ -63,11 +63,11 @@ pub(crate) fn inspect(disk: &Disk) -> Result<Directory> {
             "it holds other files, such as {name}. Choose an empty or new directory"
         ));
     }
-    Ok(Directory::Free)
+    Ok(ManifestLookup::Free)
 }
 
 /// Reads the manifest in force. Writes nothing.
-pub(crate) fn read(disk: &Disk) -> Result<Loaded> {
+pub(crate) fn read(disk: &Disk) -> Result<RecoveredManifest> {
     let current = read_current(disk)?;
     let name = manifest_name(current.manifest);
     let corrupt = damage_of(disk, current.manifest);
@@ -109,7 +109,7 @@ pub(crate) fn read(disk: &Disk) -> Result<Loaded> {
     let torn = (end < bytes.len()).then_some(end as u64);
     match torn {
         Some(end) if clean => Err(corrupt(end, "the bytes are no valid edit".to_owned())),
-        _ => Ok(Loaded {
+        _ => Ok(RecoveredManifest {
             state,
             number: current.manifest,
             torn,
@@ -196,14 +196,14 @@ fn fold(
     bytes: &[u8],
     corrupt: &dyn Fn(u64, String) -> Error,
 ) -> Result<(ManifestState, usize)> {
-    let place = Place::new(&MANIFEST_MAGIC, number);
+    let place = FrameSeed::new(&MANIFEST_MAGIC, number);
     let mut state = ManifestState::default();
     let mut groups = 0;
     let mut at = HEADER_BYTES;
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
         match place.parse(at as u64, rest) {
-            Parsed::Record(payload) => {
+            ParsedFrame::Record(payload) => {
                 let payload_at = (at + crate::log::frame::FRAME_HEADER_BYTES) as u64;
                 let edits = decode_group(payload).map_err(|malformed| {
                     corrupt(payload_at + malformed.at as u64, malformed.what.to_owned())
@@ -214,8 +214,8 @@ fn fold(
                 groups += 1;
                 at += crate::log::frame::FRAME_HEADER_BYTES + payload.len();
             }
-            Parsed::Mark(_) => at += MARK_BYTES,
-            Parsed::Blank | Parsed::Short(_) | Parsed::Invalid => break,
+            ParsedFrame::Mark(_) => at += MARK_BYTES,
+            ParsedFrame::Blank | ParsedFrame::Short(_) | ParsedFrame::Invalid => break,
         }
     }
     if groups == 0 {
@@ -235,7 +235,7 @@ fn refuse_cut(
     at: usize,
     corrupt: &dyn Fn(u64, String) -> Error,
 ) -> Result<()> {
-    let place = Place::new(&MANIFEST_MAGIC, number);
+    let place = FrameSeed::new(&MANIFEST_MAGIC, number);
     let rest = bytes.get(at..).unwrap_or_default();
     let durable = marks(place, at as u64, rest).max().unwrap_or(0);
     if durable > at as u64 {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::edit::{Edit, FileAge, FileMeta};
+use super::edit::{FileMeta, TableAge, VersionEdit};
 use crate::KeyspaceOptions;
-use crate::expiry::Moment;
+use crate::expiry::UnixMillis;
 use crate::types::Seq;
 
 /// The structure of the store.
@@ -15,9 +15,9 @@ pub(crate) struct ManifestState {
     /// Options of those that have any of their own.
     pub(crate) options: BTreeMap<u32, KeyspaceOptions>,
     /// Buckets by id.
-    pub(crate) buckets: BTreeMap<u64, BucketState>,
+    pub(crate) buckets: BTreeMap<u64, BucketRecord>,
     /// Table files by number.
-    pub(crate) files: BTreeMap<u64, FileState>,
+    pub(crate) files: BTreeMap<u64, TableRecord>,
     /// First segment of the log that is needed.
     pub(crate) log_tail: u64,
     /// Valid lengths of segments from the tail on that are known; 0: the segment holds nothing.
@@ -25,7 +25,7 @@ pub(crate) struct ManifestState {
     /// Sequence numbers up to here are used; the log may hold larger ones.
     pub(crate) last_seq: Seq,
     /// The latest moment by which readers went; 0 where nothing expires.
-    pub(crate) moment: Moment,
+    pub(crate) moment: UnixMillis,
     /// First file number that was never used.
     pub(crate) next_file: u64,
     /// First bucket id that was never used.
@@ -44,7 +44,7 @@ pub(crate) struct ManifestState {
 
 /// A bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BucketState {
+pub(crate) struct BucketRecord {
     /// The keyspace that it is a part of.
     pub(crate) keyspace: u32,
     /// Its smallest possible key.
@@ -52,12 +52,12 @@ pub(crate) struct BucketState {
     /// All writes to it up to this number are in tables.
     pub(crate) flushed_seq: Seq,
     /// Its tables, in the order in which they were added.
-    pub(crate) tables: Vec<TableRef>,
+    pub(crate) tables: Vec<TableSlice>,
 }
 
 /// A table as a part of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TableRef {
+pub(crate) struct TableSlice {
     /// Level in the bucket.
     pub(crate) level: u8,
     /// Run in the level; the higher, the newer.
@@ -68,11 +68,11 @@ pub(crate) struct TableRef {
 
 /// A table file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileState {
+pub(crate) struct TableRecord {
     /// What is known about it.
     pub(crate) meta: FileMeta,
     /// How old its entries are.
-    pub(crate) age: FileAge,
+    pub(crate) age: TableAge,
     /// Number of buckets that refer to it.
     pub(crate) refs: u32,
 }
@@ -102,62 +102,62 @@ impl Default for ManifestState {
 
 impl ManifestState {
     /// Applies an edit, or says why it does not fit; then the state is unchanged.
-    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
+    pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         match edit {
-            Edit::AddKeyspace { id, name } => self.add_keyspace(*id, name),
-            Edit::AddBucket {
+            VersionEdit::AddKeyspace { id, name } => self.add_keyspace(*id, name),
+            VersionEdit::AddBucket {
                 id,
                 keyspace,
                 lower,
                 flushed_seq,
             } => self.add_bucket(*id, *keyspace, lower, *flushed_seq),
-            Edit::RemoveBucket { id } => self.remove_bucket(*id),
-            Edit::AddTable {
+            VersionEdit::RemoveBucket { id } => self.remove_bucket(*id),
+            VersionEdit::AddTable {
                 bucket,
                 level,
                 run,
                 file,
             } => self.add_table(
                 *bucket,
-                TableRef {
+                TableSlice {
                     level: *level,
                     run: *run,
                     file: *file,
                 },
             ),
-            Edit::RemoveTable { bucket, file } => self.remove_table(*bucket, *file),
-            Edit::NewFile { file, meta, age } => self.new_file(*file, meta, *age),
-            Edit::DropFile { file } => self.drop_file(*file),
-            Edit::FlushedSeq { bucket, seq } => {
+            VersionEdit::RemoveTable { bucket, file } => self.remove_table(*bucket, *file),
+            VersionEdit::NewFile { file, meta, age } => self.new_file(*file, meta, *age),
+            VersionEdit::DropFile { file } => self.drop_file(*file),
+            VersionEdit::FlushedSeq { bucket, seq } => {
                 let bucket = self.bucket(*bucket)?;
                 bucket.flushed_seq = bucket.flushed_seq.max(*seq);
                 Ok(())
             }
-            Edit::LogTail { segment } => {
+            VersionEdit::LogTail { segment } => {
                 self.log_tail = self.log_tail.max(*segment);
                 self.sealed = self.sealed.split_off(&self.log_tail);
                 Ok(())
             }
-            Edit::LogSealed { segment, length } => self.seal_log(*segment, *length),
-            Edit::LastSeq { seq } => {
+            VersionEdit::LogSealed { segment, length } => self.seal_log(*segment, *length),
+            VersionEdit::LastSeq { seq } => {
                 self.last_seq = self.last_seq.max(*seq);
                 Ok(())
             }
-            Edit::NextFile { number } => {
+            VersionEdit::NextFile { number } => {
                 self.next_file = self.next_file.max(*number);
                 Ok(())
             }
-            Edit::NextBucket { id } => {
+            VersionEdit::NextBucket { id } => {
                 self.next_bucket = self.next_bucket.max(*id);
                 Ok(())
             }
-            Edit::DropKeyspace { id } => self.drop_keyspace(*id),
-            Edit::NextKeyspace { id } => {
+            VersionEdit::DropKeyspace { id } => self.drop_keyspace(*id),
+            VersionEdit::NextKeyspace { id } => {
                 self.next_keyspace = self.next_keyspace.max(*id);
                 Ok(())
             }
-            Edit::SetOptions { id, options } => self.set_options(*id, options),
-            Edit::Moment { moment } => {
+            VersionEdit::SetOptions { id, options } => self.set_options(*id, options),
+            VersionEdit::Moment { moment } => {
                 self.moment = self.moment.max(*moment);
                 Ok(())
             }
@@ -166,7 +166,7 @@ impl ManifestState {
 
     /// The keyspaces in whose tables anything expires.
     pub(crate) fn expiring(&self) -> BTreeSet<u32> {
-        let expires = |bucket: &&BucketState| {
+        let expires = |bucket: &&BucketRecord| {
             let mut files = bucket
                 .tables
                 .iter()
@@ -244,7 +244,7 @@ impl ManifestState {
             let Some(bucket) = self.buckets.remove(&number) else {
                 continue;
             };
-            for TableRef { file, .. } in bucket.tables {
+            for TableSlice { file, .. } in bucket.tables {
                 self.places.remove(&(number, file));
                 self.unrefer(file);
                 if self.files.get(&file).is_some_and(|file| file.refs == 0) {
@@ -278,7 +278,7 @@ impl ManifestState {
         };
         self.bounds.insert(bound, id);
         let lower = lower.to_vec();
-        let bucket = BucketState {
+        let bucket = BucketRecord {
             keyspace,
             lower,
             flushed_seq,
@@ -301,7 +301,7 @@ impl ManifestState {
         Ok(())
     }
 
-    fn add_table(&mut self, bucket_id: u64, table: TableRef) -> Result<(), String> {
+    fn add_table(&mut self, bucket_id: u64, table: TableSlice) -> Result<(), String> {
         let Some(file) = self.files.get_mut(&table.file) else {
             return Err(format!(
                 "the unknown file {} is added to bucket {bucket_id}",
@@ -344,7 +344,7 @@ impl ManifestState {
         }
     }
 
-    fn new_file(&mut self, file: u64, meta: &FileMeta, age: FileAge) -> Result<(), String> {
+    fn new_file(&mut self, file: u64, meta: &FileMeta, age: TableAge) -> Result<(), String> {
         let Some(next_file) = file.checked_add(1) else {
             return Err(format!("file {file} has an impossible number"));
         };
@@ -354,7 +354,7 @@ impl ManifestState {
         self.file_bytes = self.file_bytes.wrapping_add(meta.file_bytes);
         self.files.insert(
             file,
-            FileState {
+            TableRecord {
                 meta: meta.clone(),
                 age,
                 refs: 0,
@@ -367,11 +367,11 @@ impl ManifestState {
     fn drop_file(&mut self, file: u64) -> Result<(), String> {
         match self.files.get(&file) {
             None => Err(format!("the unknown file {file} is dropped")),
-            Some(FileState { refs: 0, .. }) => {
+            Some(TableRecord { refs: 0, .. }) => {
                 self.remove_file(file);
                 Ok(())
             }
-            Some(FileState { refs, .. }) => Err(format!(
+            Some(TableRecord { refs, .. }) => Err(format!(
                 "file {file} is dropped while {refs} buckets refer to it"
             )),
         }
@@ -403,27 +403,27 @@ impl ManifestState {
         }
     }
 
-    fn bucket(&mut self, id: u64) -> Result<&mut BucketState, String> {
+    fn bucket(&mut self, id: u64) -> Result<&mut BucketRecord, String> {
         self.buckets
             .get_mut(&id)
             .ok_or_else(|| format!("an edit names the unknown bucket {id}"))
     }
 
     /// Edits that make this state of an empty one.
-    pub(super) fn snapshot(&self) -> Vec<Edit> {
+    pub(super) fn snapshot(&self) -> Vec<VersionEdit> {
         let mut edits = Vec::new();
         for (&id, name) in &self.keyspaces {
-            edits.push(Edit::AddKeyspace {
+            edits.push(VersionEdit::AddKeyspace {
                 id,
                 name: name.clone(),
             });
         }
         for (&id, options) in &self.options {
             let options = options.clone();
-            edits.push(Edit::SetOptions { id, options });
+            edits.push(VersionEdit::SetOptions { id, options });
         }
         for (&file, state) in &self.files {
-            edits.push(Edit::NewFile {
+            edits.push(VersionEdit::NewFile {
                 file,
                 meta: state.meta.clone(),
                 age: state.age,
@@ -432,14 +432,14 @@ impl ManifestState {
         for (&id, bucket) in &self.buckets {
             let (keyspace, flushed_seq) = (bucket.keyspace, bucket.flushed_seq);
             let lower = bucket.lower.clone();
-            edits.push(Edit::AddBucket {
+            edits.push(VersionEdit::AddBucket {
                 id,
                 keyspace,
                 lower,
                 flushed_seq,
             });
-            for &TableRef { level, run, file } in &bucket.tables {
-                edits.push(Edit::AddTable {
+            for &TableSlice { level, run, file } in &bucket.tables {
+                edits.push(VersionEdit::AddTable {
                     bucket: id,
                     level,
                     run,
@@ -447,24 +447,24 @@ impl ManifestState {
                 });
             }
         }
-        edits.push(Edit::LogTail {
+        edits.push(VersionEdit::LogTail {
             segment: self.log_tail,
         });
         for (&segment, &length) in &self.sealed {
-            edits.push(Edit::LogSealed { segment, length });
+            edits.push(VersionEdit::LogSealed { segment, length });
         }
-        edits.push(Edit::LastSeq { seq: self.last_seq });
+        edits.push(VersionEdit::LastSeq { seq: self.last_seq });
         if self.moment > 0 {
             let moment = self.moment;
-            edits.push(Edit::Moment { moment });
+            edits.push(VersionEdit::Moment { moment });
         }
-        edits.push(Edit::NextFile {
+        edits.push(VersionEdit::NextFile {
             number: self.next_file,
         });
-        edits.push(Edit::NextBucket {
+        edits.push(VersionEdit::NextBucket {
             id: self.next_bucket,
         });
-        edits.push(Edit::NextKeyspace {
+        edits.push(VersionEdit::NextKeyspace {
             id: self.next_keyspace,
         });
         edits

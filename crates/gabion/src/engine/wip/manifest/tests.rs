@@ -4,8 +4,8 @@ use gabion_media::crc32c;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 use proptest::prelude::*;
 
-use super::edit::{Edit, FileAge, FileMeta};
-use super::recovery::{Directory, inspect, read};
+use super::edit::{FileMeta, TableAge, VersionEdit};
+use super::recovery::{ManifestLookup, inspect, read};
 use super::state::ManifestState;
 use super::writepath::Manifest;
 use crate::engine::expiries::{Expiries, MARKS};
@@ -29,8 +29,8 @@ fn meta(file: u64) -> FileMeta {
     }
 }
 
-fn bucket(id: u64, lower: &[u8]) -> Edit {
-    Edit::AddBucket {
+fn bucket(id: u64, lower: &[u8]) -> VersionEdit {
+    VersionEdit::AddBucket {
         id,
         keyspace: 1,
         lower: lower.to_vec(),
@@ -40,21 +40,21 @@ fn bucket(id: u64, lower: &[u8]) -> Edit {
 
 /// Groups as an engine writes them: a keyspace, a flush, a split with shared tables, a compaction,
 /// another keyspace and its drop.
-fn history() -> Vec<Vec<Edit>> {
-    let table = |bucket, level, run, file| Edit::AddTable {
+fn history() -> Vec<Vec<VersionEdit>> {
+    let table = |bucket, level, run, file| VersionEdit::AddTable {
         bucket,
         level,
         run,
         file,
     };
-    let new = |file| Edit::NewFile {
+    let new = |file| VersionEdit::NewFile {
         file,
         meta: meta(file),
-        age: FileAge::default(),
+        age: TableAge::default(),
     };
     vec![
         vec![
-            Edit::AddKeyspace {
+            VersionEdit::AddKeyspace {
                 id: 1,
                 name: "default".to_owned(),
             },
@@ -63,19 +63,19 @@ fn history() -> Vec<Vec<Edit>> {
         vec![
             new(1),
             table(1, 0, 1, 1),
-            Edit::FlushedSeq {
+            VersionEdit::FlushedSeq {
                 bucket: 1,
                 seq: 500,
             },
-            Edit::LogTail { segment: 2 },
-            Edit::LastSeq { seq: 510 },
+            VersionEdit::LogTail { segment: 2 },
+            VersionEdit::LastSeq { seq: 510 },
         ],
-        vec![Edit::LogSealed {
+        vec![VersionEdit::LogSealed {
             segment: 2,
             length: 4096,
         }],
         vec![
-            Edit::RemoveBucket { id: 1 },
+            VersionEdit::RemoveBucket { id: 1 },
             bucket(2, b""),
             bucket(3, b"m"),
             table(2, 0, 1, 1),
@@ -83,21 +83,21 @@ fn history() -> Vec<Vec<Edit>> {
         ],
         vec![
             new(2),
-            Edit::RemoveTable { bucket: 2, file: 1 },
+            VersionEdit::RemoveTable { bucket: 2, file: 1 },
             table(2, 1, 1, 2),
         ],
         vec![
             new(3),
-            Edit::RemoveTable { bucket: 3, file: 1 },
+            VersionEdit::RemoveTable { bucket: 3, file: 1 },
             table(3, 1, 1, 3),
-            Edit::DropFile { file: 1 },
+            VersionEdit::DropFile { file: 1 },
         ],
         vec![
-            Edit::AddKeyspace {
+            VersionEdit::AddKeyspace {
                 id: 2,
                 name: "another".to_owned(),
             },
-            Edit::AddBucket {
+            VersionEdit::AddBucket {
                 id: 4,
                 keyspace: 2,
                 lower: Vec::new(),
@@ -106,7 +106,7 @@ fn history() -> Vec<Vec<Edit>> {
             new(4),
             table(4, 0, 1, 4),
         ],
-        vec![Edit::DropKeyspace { id: 2 }],
+        vec![VersionEdit::DropKeyspace { id: 2 }],
     ]
 }
 
@@ -125,7 +125,7 @@ fn written(sim: &SimDisk) -> Vec<ManifestState> {
 fn the_state_survives_reopening_and_clean_closing() {
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
-    assert_eq!(inspect(&disk).unwrap(), Directory::Free);
+    assert_eq!(inspect(&disk).unwrap(), ManifestLookup::Free);
     let states = written(&sim);
     let last = states.last().unwrap();
     assert_eq!(last.files.keys().copied().collect::<Vec<_>>(), [2, 3]);
@@ -133,14 +133,14 @@ fn the_state_survives_reopening_and_clean_closing() {
     assert_eq!((last.keyspaces.len(), last.next_keyspace), (1, 3));
     assert_eq!(last.buckets[&3].lower, b"m");
     for number in 2..5 {
-        assert_eq!(inspect(&disk).unwrap(), Directory::Store);
+        assert_eq!(inspect(&disk).unwrap(), ManifestLookup::Store);
         let manifest = Manifest::open(&disk).unwrap();
         assert_eq!(manifest.state(), last);
         assert_eq!(sim.names(), [CURRENT.to_owned(), manifest_name(number)]);
     }
     let mut manifest = Manifest::open(&disk).unwrap();
     manifest
-        .close_clean(&[Edit::LogSealed {
+        .close_clean(&[VersionEdit::LogSealed {
             segment: 3,
             length: 64,
         }])
@@ -157,15 +157,15 @@ fn an_overgrown_manifest_is_begun_anew() {
     let disk = Disk::simulated(&sim);
     let mut manifest = Manifest::create(&disk).unwrap();
     manifest.apply(&history()[0]).unwrap();
-    let seal = |segment| Edit::LogSealed {
+    let seal = |segment| VersionEdit::LogSealed {
         segment,
         length: 1 << 40,
     };
-    let group: Vec<Edit> = (1..100_000).map(seal).collect();
+    let group: Vec<VersionEdit> = (1..100_000).map(seal).collect();
     for segment in 0..50 {
         manifest.apply(&group).unwrap();
         manifest
-            .apply(&[Edit::LogTail {
+            .apply(&[VersionEdit::LogTail {
                 segment: 100_000 + segment,
             }])
             .unwrap();
@@ -239,7 +239,7 @@ fn after_a_clean_close_every_byte_counts() {
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
     written(&sim);
-    let seal = Edit::LogSealed {
+    let seal = VersionEdit::LogSealed {
         segment: 3,
         length: 64,
     };
@@ -283,7 +283,7 @@ fn directories_are_told_apart() {
         &[LOCK, &first, "CURRENT.tmp"],
         &[LOCK, &first, &second],
     ] {
-        assert_eq!(with(names).unwrap(), Directory::Free, "{names:?}");
+        assert_eq!(with(names).unwrap(), ManifestLookup::Free, "{names:?}");
     }
     for name in [log_name(1), table_name(7)] {
         let error = with(&[LOCK, &name]).unwrap_err().to_string();
@@ -378,7 +378,7 @@ fn assert_images(sim: &SimDisk, from: u64, reached: &[(u64, ManifestState)]) {
 fn apply_all(
     sim: &SimDisk,
     manifest: &mut Manifest,
-    groups: &[Vec<Edit>],
+    groups: &[Vec<VersionEdit>],
 ) -> Option<(Vec<(u64, ManifestState)>, usize)> {
     let mut reached = vec![(sim.ops(), manifest.state().clone())];
     let mut refused = 0;
@@ -471,7 +471,9 @@ fn a_manifest_that_finds_no_space_to_be_renewed_goes_on() {
         if is_old {
             // There is space again.
             manifest.renew_next();
-            manifest.apply(&[Edit::LastSeq { seq: 900 }]).unwrap();
+            manifest
+                .apply(&[VersionEdit::LastSeq { seq: 900 }])
+                .unwrap();
             assert!(sim.raw(&manifest_name(1)).is_none(), "it is renewed");
         }
         manifest.close_clean(&[]).unwrap();
@@ -491,7 +493,7 @@ struct Twin {
     options: Vec<(u32, KeyspaceOptions)>,
     buckets: Vec<(u64, u32, Vec<u8>, u64)>,
     tables: Vec<(u64, u8, u64, u64)>,
-    files: Vec<(u64, FileAge)>,
+    files: Vec<(u64, TableAge)>,
     sealed: Vec<(u64, u64)>,
     tail: u64,
     next_keyspace: u32,
@@ -499,17 +501,17 @@ struct Twin {
 }
 
 impl Twin {
-    fn apply(&mut self, edit: &Edit) -> bool {
+    fn apply(&mut self, edit: &VersionEdit) -> bool {
         let has_bucket = |twin: &Twin, id: u64| twin.buckets.iter().any(|known| known.0 == id);
         let has_file = |twin: &Twin, file: u64| twin.files.iter().any(|known| known.0 == file);
         let valid = match edit {
-            Edit::AddKeyspace { id, name } => {
+            VersionEdit::AddKeyspace { id, name } => {
                 *id >= self.next_keyspace && !self.keyspaces.iter().any(|known| known.1 == *name)
             }
-            Edit::DropKeyspace { id } | Edit::SetOptions { id, .. } => {
+            VersionEdit::DropKeyspace { id } | VersionEdit::SetOptions { id, .. } => {
                 self.keyspaces.iter().any(|known| known.0 == *id)
             }
-            Edit::AddBucket {
+            VersionEdit::AddBucket {
                 id,
                 keyspace,
                 lower,
@@ -521,10 +523,10 @@ impl Twin {
                         .iter()
                         .any(|known| known.0 == *id || (known.1, &known.2) == (*keyspace, lower))
             }
-            Edit::RemoveBucket { id } | Edit::FlushedSeq { bucket: id, .. } => {
+            VersionEdit::RemoveBucket { id } | VersionEdit::FlushedSeq { bucket: id, .. } => {
                 has_bucket(self, *id)
             }
-            Edit::AddTable { bucket, file, .. } => {
+            VersionEdit::AddTable { bucket, file, .. } => {
                 has_bucket(self, *bucket)
                     && has_file(self, *file)
                     && !self
@@ -532,24 +534,24 @@ impl Twin {
                         .iter()
                         .any(|known| (known.0, known.3) == (*bucket, *file))
             }
-            Edit::RemoveTable { bucket, file } => self
+            VersionEdit::RemoveTable { bucket, file } => self
                 .tables
                 .iter()
                 .any(|known| (known.0, known.3) == (*bucket, *file)),
-            Edit::NewFile { file, .. } => !has_file(self, *file),
-            Edit::DropFile { file } => {
+            VersionEdit::NewFile { file, .. } => !has_file(self, *file),
+            VersionEdit::DropFile { file } => {
                 has_file(self, *file) && !self.tables.iter().any(|known| known.3 == *file)
             }
-            Edit::LogSealed { segment, length } => !self
+            VersionEdit::LogSealed { segment, length } => !self
                 .sealed
                 .iter()
                 .any(|known| known.0 == *segment && known.1 != *length),
-            Edit::LogTail { .. }
-            | Edit::Moment { .. }
-            | Edit::LastSeq { .. }
-            | Edit::NextFile { .. }
-            | Edit::NextBucket { .. }
-            | Edit::NextKeyspace { .. } => true,
+            VersionEdit::LogTail { .. }
+            | VersionEdit::Moment { .. }
+            | VersionEdit::LastSeq { .. }
+            | VersionEdit::NextFile { .. }
+            | VersionEdit::NextBucket { .. }
+            | VersionEdit::NextKeyspace { .. } => true,
         };
         if valid {
             self.change(edit.clone());
@@ -557,29 +559,29 @@ impl Twin {
         valid
     }
 
-    fn change(&mut self, edit: Edit) {
+    fn change(&mut self, edit: VersionEdit) {
         match edit {
-            Edit::AddKeyspace { id, name } => {
+            VersionEdit::AddKeyspace { id, name } => {
                 self.keyspaces.push((id, name));
                 self.next_keyspace = id + 1;
             }
-            Edit::DropKeyspace { id } => {
+            VersionEdit::DropKeyspace { id } => {
                 self.keyspaces.retain(|known| known.0 != id);
                 self.options.retain(|known| known.0 != id);
                 let buckets = self.buckets.clone();
                 let referred: Vec<u64> = self.tables.iter().map(|known| known.3).collect();
                 for bucket in buckets.iter().filter(|known| known.1 == id) {
-                    self.change(Edit::RemoveBucket { id: bucket.0 });
+                    self.change(VersionEdit::RemoveBucket { id: bucket.0 });
                 }
                 // Tables that no bucket referred to before are none of the keyspace's.
                 for file in referred {
                     if !self.tables.iter().any(|known| known.3 == file) {
-                        self.change(Edit::DropFile { file });
+                        self.change(VersionEdit::DropFile { file });
                     }
                 }
             }
-            Edit::NextKeyspace { id } => self.next_keyspace = self.next_keyspace.max(id),
-            Edit::AddBucket {
+            VersionEdit::NextKeyspace { id } => self.next_keyspace = self.next_keyspace.max(id),
+            VersionEdit::AddBucket {
                 id,
                 keyspace,
                 lower,
@@ -587,11 +589,11 @@ impl Twin {
             } => {
                 self.buckets.push((id, keyspace, lower, flushed_seq));
             }
-            Edit::RemoveBucket { id } => {
+            VersionEdit::RemoveBucket { id } => {
                 self.buckets.retain(|known| known.0 != id);
                 self.tables.retain(|known| known.0 != id);
             }
-            Edit::AddTable {
+            VersionEdit::AddTable {
                 bucket,
                 level,
                 run,
@@ -599,34 +601,36 @@ impl Twin {
             } => {
                 self.tables.push((bucket, level, run, file));
             }
-            Edit::RemoveTable { bucket, file } => {
+            VersionEdit::RemoveTable { bucket, file } => {
                 self.tables
                     .retain(|known| (known.0, known.3) != (bucket, file));
             }
-            Edit::NewFile { file, age, .. } => self.files.push((file, age)),
-            Edit::DropFile { file } => self.files.retain(|known| known.0 != file),
-            Edit::FlushedSeq { bucket, seq } => {
+            VersionEdit::NewFile { file, age, .. } => self.files.push((file, age)),
+            VersionEdit::DropFile { file } => self.files.retain(|known| known.0 != file),
+            VersionEdit::FlushedSeq { bucket, seq } => {
                 for known in self.buckets.iter_mut().filter(|known| known.0 == bucket) {
                     known.3 = known.3.max(seq);
                 }
             }
-            Edit::LogTail { segment } => {
+            VersionEdit::LogTail { segment } => {
                 self.tail = self.tail.max(segment);
                 self.sealed.retain(|known| known.0 >= self.tail);
             }
-            Edit::LogSealed { segment, length } => {
+            VersionEdit::LogSealed { segment, length } => {
                 if segment >= self.tail && !self.sealed.contains(&(segment, length)) {
                     self.sealed.push((segment, length));
                 }
             }
-            Edit::SetOptions { id, options } => {
+            VersionEdit::SetOptions { id, options } => {
                 self.options.retain(|known| known.0 != id);
                 if options != KeyspaceOptions::default() {
                     self.options.push((id, options));
                 }
             }
-            Edit::Moment { moment } => self.moment = self.moment.max(moment),
-            Edit::LastSeq { .. } | Edit::NextFile { .. } | Edit::NextBucket { .. } => {}
+            VersionEdit::Moment { moment } => self.moment = self.moment.max(moment),
+            VersionEdit::LastSeq { .. }
+            | VersionEdit::NextFile { .. }
+            | VersionEdit::NextBucket { .. } => {}
         }
     }
 
@@ -678,59 +682,59 @@ impl Twin {
     }
 }
 
-fn any_edit() -> impl Strategy<Value = Edit> {
+fn any_edit() -> impl Strategy<Value = VersionEdit> {
     let small = 1..5u64;
     (0..19u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
         let keyspace = u32::try_from(b % 2 + 1).unwrap();
         match kind {
-            0 | 14 => Edit::AddKeyspace {
+            0 | 14 => VersionEdit::AddKeyspace {
                 id: keyspace + u32::from(level),
                 name: format!("name{}", c % 3),
             },
-            12 | 15 => Edit::DropKeyspace { id: keyspace },
-            17 => Edit::SetOptions {
+            12 | 15 => VersionEdit::DropKeyspace { id: keyspace },
+            17 => VersionEdit::SetOptions {
                 id: keyspace,
                 options: match level {
                     0 => KeyspaceOptions::default(),
                     _ => KeyspaceOptions::default().filter_bits_per_key(level.into()),
                 },
             },
-            18 => Edit::Moment { moment: a * c },
-            16 => Edit::NextKeyspace {
+            18 => VersionEdit::Moment { moment: a * c },
+            16 => VersionEdit::NextKeyspace {
                 id: u32::from(level),
             },
-            1 => Edit::AddBucket {
+            1 => VersionEdit::AddBucket {
                 id: a,
                 keyspace,
                 lower: vec![level],
                 flushed_seq: c,
             },
-            2 => Edit::RemoveBucket { id: a },
-            3 | 4 => Edit::AddTable {
+            2 => VersionEdit::RemoveBucket { id: a },
+            3 | 4 => VersionEdit::AddTable {
                 bucket: a,
                 level,
                 run: c,
                 file: b,
             },
-            5 => Edit::RemoveTable { bucket: a, file: b },
-            6 => Edit::NewFile {
+            5 => VersionEdit::RemoveTable { bucket: a, file: b },
+            6 => VersionEdit::NewFile {
                 file: b,
                 meta: meta(b),
-                age: FileAge {
+                age: TableAge {
                     superseded: a,
                     born: c,
                     garbage_since: u64::from(level),
                 },
             },
-            7 => Edit::DropFile { file: b },
-            8 => Edit::FlushedSeq { bucket: a, seq: c },
-            9 => Edit::LogTail { segment: a },
-            10 => Edit::LogSealed {
+            7 => VersionEdit::DropFile { file: b },
+            8 => VersionEdit::FlushedSeq { bucket: a, seq: c },
+            9 => VersionEdit::LogTail { segment: a },
+            10 => VersionEdit::LogSealed {
                 segment: a + b,
                 length: c,
             },
-            11 => Edit::LastSeq { seq: a },
-            _ => Edit::NextFile { number: a * b },
+            11 => VersionEdit::LastSeq { seq: a },
+            _ => VersionEdit::NextFile { number: a * b },
         }
     })
 }
@@ -744,7 +748,7 @@ proptest! {
         let disk = Disk::simulated(&SimDisk::new());
         let mut manifest = Manifest::create(&disk).unwrap();
         let mut twin = Twin { tail: 1, ..Twin::default() };
-        let preamble = [Edit::AddKeyspace { id: 1, name: "first".to_owned() }];
+        let preamble = [VersionEdit::AddKeyspace { id: 1, name: "first".to_owned() }];
         for (index, edit) in preamble.iter().chain(&edits).enumerate() {
             let applied = manifest.apply(std::slice::from_ref(edit));
             prop_assert_eq!(applied.is_ok(), twin.apply(edit), "{:?} {:?}", edit, applied);

@@ -2,11 +2,11 @@
 
 use gabion_media::{Appender, Disk, Purpose};
 
-use super::edit::{Edit, encode_group};
+use super::edit::{VersionEdit, encode_group};
 use super::layout::{CURRENT_MAGIC, HEADER_BYTES, Header, MANIFEST_MAGIC};
 use super::recovery::{FIRST_MANIFEST, names_manifest, read, read_first};
 use super::state::ManifestState;
-use crate::log::frame::{PAYLOAD_BYTES_MAX, Place};
+use crate::log::frame::{FrameSeed, PAYLOAD_BYTES_MAX};
 use crate::names::{CURRENT, manifest_name, parse_manifest_name};
 use crate::{Error, Result};
 
@@ -43,12 +43,12 @@ enum Output {
 struct ManifestFile {
     number: u64,
     appender: Appender,
-    place: Place,
+    place: FrameSeed,
 }
 
 impl Manifest {
     /// Creates the store's first manifest and `CURRENT`. The directory was found
-    /// [`Free`](super::Directory::Free).
+    /// [`Free`](super::ManifestLookup::Free).
     pub(crate) fn create(disk: &Disk) -> Result<Manifest> {
         let mut manifest = Manifest::wanted(disk, None, FIRST_MANIFEST, ManifestState::default());
         manifest.begin()?;
@@ -57,7 +57,11 @@ impl Manifest {
 
     /// Creates the manifest and `CURRENT` of a store that holds `state` and was closed cleanly
     /// after the edits `last`. All files that it names are durable.
-    pub(crate) fn create_closed(disk: &Disk, state: ManifestState, last: &[Edit]) -> Result<()> {
+    pub(crate) fn create_closed(
+        disk: &Disk,
+        state: ManifestState,
+        last: &[VersionEdit],
+    ) -> Result<()> {
         Manifest::wanted(disk, None, FIRST_MANIFEST, state).close_clean(last)
     }
 
@@ -154,7 +158,7 @@ impl Manifest {
     }
 
     /// The size of a group of edits, which is at most [`GROUP_BYTES_MAX`].
-    pub(crate) fn group_bytes(edits: &[Edit]) -> u64 {
+    pub(crate) fn group_bytes(edits: &[VersionEdit]) -> u64 {
         encode_group(edits.iter()).len() as u64
     }
 
@@ -170,7 +174,7 @@ impl Manifest {
     /// space for a group, all is as before, and the manifest takes edits again. After any other
     /// error it does not ([`Manifest::is_usable`]): whether the group is in force shows at the next
     /// open.
-    pub(crate) fn apply(&mut self, edits: &[Edit]) -> Result<()> {
+    pub(crate) fn apply(&mut self, edits: &[VersionEdit]) -> Result<()> {
         self.append(edits)?;
         // The group is in force, whatever becomes of these; the next one tells of a failure.
         let ended = self.mark().and_then(|()| self.renew_if_long());
@@ -180,7 +184,7 @@ impl Manifest {
 
     /// Applies last edits and records that the store was closed cleanly. The manifest takes no more
     /// edits.
-    pub(crate) fn close_clean(&mut self, edits: &[Edit]) -> Result<()> {
+    pub(crate) fn close_clean(&mut self, edits: &[VersionEdit]) -> Result<()> {
         if edits.is_empty() {
             self.check()?;
             self.begin()?;
@@ -219,7 +223,7 @@ impl Manifest {
     }
 
     /// Applies a group, durably. The state is changed first, which shows whether the group fits it.
-    fn append(&mut self, edits: &[Edit]) -> Result<()> {
+    fn append(&mut self, edits: &[VersionEdit]) -> Result<()> {
         self.check()?;
         self.begin()?;
         let appended = self.change_state(edits).and_then(|()| {
@@ -243,7 +247,7 @@ impl Manifest {
         })
     }
 
-    fn change_state(&mut self, edits: &[Edit]) -> Result<()> {
+    fn change_state(&mut self, edits: &[VersionEdit]) -> Result<()> {
         let file = self.output.file()?;
         for edit in edits {
             self.state.apply(edit).map_err(|what| Error::Corruption {
@@ -340,7 +344,7 @@ impl ManifestFile {
             .encode(MANIFEST_MAGIC),
         )?;
         debug_assert_eq!(appender.len(), HEADER_BYTES as u64);
-        let place = Place::new(&MANIFEST_MAGIC, number);
+        let place = FrameSeed::new(&MANIFEST_MAGIC, number);
         let mut file = ManifestFile {
             number,
             appender,

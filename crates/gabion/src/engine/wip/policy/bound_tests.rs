@@ -3,17 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use gabion_media::seeded::{Random, setting};
+use gabion_media::seeded::{SeededRng, setting};
 use gabion_media::{Disk, SimDisk};
 
+use super::bucket_shape::{BucketShape, LevelShape, RunShape};
 use super::capacity::{buckets_max, capacity_base};
-use super::demand::Demand;
-use super::due::{Circumstances, Due, Facts, Job, Scope, due};
-use super::reads::Reads;
-use super::shape::{LevelShape, RunShape, Shape};
-use super::space::{Need, Space, Totals};
-use super::throttle::Throttle;
-use super::width::Sizing;
+use super::compaction_picker::{BucketFacts, CompactionScope, JobKind, PickedJob, StoreFacts, due};
+use super::manual_mark::ManualCompactionMark;
+use super::read_counter::ReadCounter;
+use super::run_limits::RunLimitEstimate;
+use super::space::{SpacePressure, SpaceTotals, SpaceUsage};
+use super::write_controller::WriteController;
 use crate::engine::ssd::Lifecycle;
 use crate::engine::wip::Wip;
 use crate::types::INITIAL_LEVELS;
@@ -32,7 +32,7 @@ struct Part {
     id: u64,
     share: f64,
     levels: [Vec<u64>; INITIAL_LEVELS],
-    sizing: Sizing,
+    sizing: RunLimitEstimate,
     /// Its runs are slices of tables that its siblings have slices of, too.
     shares_tables: bool,
     /// How much of all that is written brings its next flush.
@@ -49,7 +49,7 @@ impl Part {
     }
 
     /// What a bucket is measured to be in which all keys are different.
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> BucketShape {
         let run = |bytes: &u64| RunShape {
             bytes: *bytes,
             ..RunShape::default()
@@ -59,10 +59,10 @@ impl Part {
             in_order: false,
         };
         let bytes = self.bytes();
-        Shape {
-            space: Space {
+        BucketShape {
+            space: SpaceUsage {
                 bytes,
-                ..Space::default()
+                ..SpaceUsage::default()
             },
             distinct_bytes: bytes,
             levels: self.levels.iter().map(level).collect(),
@@ -99,12 +99,12 @@ struct Model {
 
 impl Model {
     fn new(options: Options) -> Model {
-        let limits = Throttle::new(&options).limits();
+        let limits = WriteController::new(&options).limits();
         let first = Part {
             id: 1,
             share: 1.0,
             levels: Default::default(),
-            sizing: Sizing::default(),
+            sizing: RunLimitEstimate::default(),
             shares_tables: false,
             flushed_at: 0,
         };
@@ -162,14 +162,16 @@ impl Model {
 
     /// Does in a bucket all that is due.
     fn settle(&mut self, number: usize) {
-        while let Some(Due { job, .. }) = self.due(number) {
+        while let Some(PickedJob { job, .. }) = self.due(number) {
             match job {
-                Job::Split { ways } => self.split(number, ways),
-                Job::Compact(Scope::Level(level)) => self.compact_level(number, level),
-                Job::Compact(scope) => {
+                JobKind::Split { ways } => self.split(number, ways),
+                JobKind::Compact(CompactionScope::Level(level)) => {
+                    self.compact_level(number, level)
+                }
+                JobKind::Compact(scope) => {
                     assert_eq!(
                         scope,
-                        Scope::Unshare,
+                        CompactionScope::Unshare,
                         "nothing else is due while it is filled"
                     );
                     let part = &mut self.parts[number];
@@ -180,28 +182,28 @@ impl Model {
         }
     }
 
-    fn due(&mut self, number: usize) -> Option<Due> {
+    fn due(&mut self, number: usize) -> Option<PickedJob> {
         let buckets_max = buckets_max(&self.options, self.active_bytes_max);
         let count = self.parts.len() as u64;
         let part = &self.parts[number];
         part.sizing.see(part.bytes(), &part.levels[0]);
-        let facts = Facts {
+        let facts = BucketFacts {
             bucket: part.id,
             shape: &part.shape(),
             width: part.sizing.width(&self.options),
-            reads: &Reads::default(),
-            demand: &Demand::default(),
+            reads: &ReadCounter::default(),
+            demand: &ManualCompactionMark::default(),
             settled: None,
             deleted_bytes: 0,
             expired_bytes: 0,
             may_split: true,
         };
-        let circumstances = Circumstances {
+        let circumstances = StoreFacts {
             options: &self.options,
             now: 1,
             leisure: false,
-            need: Need::None,
-            totals: Totals::default(),
+            need: SpacePressure::None,
+            totals: SpaceTotals::default(),
             oldest: None,
             expired_by: 0,
             capacity_base: capacity_base(&self.options, self.total),
@@ -227,7 +229,7 @@ impl Model {
             id,
             share,
             levels: levels.clone(),
-            sizing: Sizing::of_part(&part.sizing, ways),
+            sizing: RunLimitEstimate::of_part(&part.sizing, ways),
             shares_tables: true,
             flushed_at: 0,
         };
@@ -296,7 +298,7 @@ fn the_bound_holds_at_any_ratio_of_data_to_memtables() {
         .log_bytes_max(1 << 20);
     let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
-    let mut random = Random::new(1);
+    let mut random = SeededRng::new(1);
     for ratio_of in [16, 64, 256, 1024, 4096] {
         if ratio_of > flushes {
             break;

@@ -1,6 +1,6 @@
 //! How long the log may be, and which MemTables to log again, rather than flush, to shorten it.
 //!
-//! `jobs/reclaim` and `jobs/rest` act on it.
+//! `jobs/log_reclaim` and `jobs/log_shrink` act on it.
 
 use crate::Options;
 use crate::log::LogOptions;
@@ -63,7 +63,7 @@ impl LogLength {
 
     /// How many of the MemTables that take so many bytes in the log, the smallest first, are logged
     /// again at rest; the others are flushed.
-    pub(crate) fn relogged_at_rest(&self, sizes: impl IntoIterator<Item = u64>) -> usize {
+    pub(crate) fn relogged_when_idle(&self, sizes: impl IntoIterator<Item = u64>) -> usize {
         let mut sum = 0;
         let fits = |bytes: &u64| {
             sum += bytes;
@@ -94,7 +94,7 @@ mod tests {
             (&[10, 20, 21, 29], 2),
         ];
         for (sizes, count) in cases {
-            assert_eq!(length.relogged_at_rest(sizes.iter().copied()), count);
+            assert_eq!(length.relogged_when_idle(sizes.iter().copied()), count);
         }
         assert!(!length.is_scattered(99, 16) && length.is_scattered(99, 17));
         assert!(!length.is_scattered(100, 18) && length.is_scattered(100, 19));

@@ -8,8 +8,8 @@
 //!
 //! - A run has a key once (but for versions that a snapshot protected). So a bucket of one run has
 //!   no old versions, and every bucket has at least as many keys as its longest run has entries.
-//! - Where the sketches of the tables (`table::sketch`) promise more keys than that, nine tenths of
-//!   them count: three standard errors less.
+//! - Where the sketches of the tables (`table::distinct_sketch`) promise more keys than that, nine
+//!   tenths of them count: three standard errors less.
 //! - Each tombstone takes one key away; a range delete takes the blocks away that it touches in
 //!   tables with older entries.
 //! - The keys that are left have the entries of the runs with the shortest ones.
@@ -18,12 +18,13 @@
 //!
 //! # The cap
 //! From 70 % of the garbage that the cap allows on, buckets are compacted for their garbage, the
-//! one with the largest share first (`due`). Each byte written so makes room for `cap-1` bytes
-//! of new versions, as long as they fall evenly; uneven ones cost less. From 85 % on writers are
-//! slowed down (`throttle`), and at the cap they wait. A flush that would pass the cap comes after
-//! the compactions that make room for it. A bucket is worth it if an eighth of it is garbage that
-//! no snapshot holds; when none is, there is nothing to wait for, and nobody waits. On a medium
-//! that is nearly full buckets are compacted for their garbage wherever it is worth it.
+//! one with the largest share first (`compaction_picker`). Each byte written so makes room for
+//! `cap-1` bytes of new versions, as long as they fall evenly; uneven ones cost less. From 85 % on
+//! writers are slowed down (`write_controller`), and at the cap they wait. A flush that would pass
+//! the cap comes after the compactions that make room for it. A bucket is worth it if an eighth of
+//! it is garbage that no snapshot holds; when none is, there is nothing to wait for, and nobody
+//! waits. On a medium that is nearly full buckets are compacted for their garbage wherever it is
+//! worth it.
 //!
 //! Not in the figure: the outputs of jobs that are not finished, and tables that are gone from the
 //! store and stay on the medium for iterators that began before.
@@ -48,7 +49,7 @@ const DISTINCT_FROM: u64 = 80;
 
 /// What the tables of a bucket hold. Bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Space {
+pub(crate) struct SpaceUsage {
     /// All of it; of shared tables the part in the bucket's range.
     pub(crate) bytes: u64,
     /// What readers see of it, by the best estimate.
@@ -65,19 +66,19 @@ pub(crate) struct Space {
     pub(crate) shares: bool,
 }
 
-impl Space {
+impl SpaceUsage {
     /// The bytes that a full compaction gives back, by the low estimate of what it leaves.
     pub(crate) fn garbage(&self) -> u64 {
         self.bytes - self.live_min
     }
 
-    /// As [`Space::garbage`], in thousandths of all bytes.
+    /// As [`SpaceUsage::garbage`], in thousandths of all bytes.
     pub(crate) fn garbage_share(&self) -> u64 {
         scaled(1000, self.garbage(), self.bytes)
     }
 
     /// Adds the space of other tables.
-    pub(crate) fn add(&mut self, other: &Space) {
+    pub(crate) fn add(&mut self, other: &SpaceUsage) {
         self.bytes += other.bytes;
         self.live += other.live;
         self.live_min += other.live_min;
@@ -88,7 +89,7 @@ impl Space {
     }
 
     /// Takes away what was added; whether any part shares tables is not known any more.
-    pub(crate) fn take(&mut self, other: &Space) {
+    pub(crate) fn take(&mut self, other: &SpaceUsage) {
         self.bytes -= other.bytes;
         self.live -= other.live;
         self.live_min -= other.live_min;
@@ -100,9 +101,9 @@ impl Space {
 
 /// The space of all tables.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct SpaceTotals {
     /// Sums over the buckets.
-    pub(crate) buckets: Space,
+    pub(crate) buckets: SpaceUsage,
     /// Bytes of the table files.
     pub(crate) table_bytes: u64,
     /// Bytes of shared tables that are in no bucket's part.
@@ -111,7 +112,7 @@ pub(crate) struct Totals {
     pub(crate) may_shrink: bool,
 }
 
-impl Totals {
+impl SpaceTotals {
     /// Whether so much of shared tables is in no bucket's part that buckets are compacted for it.
     pub(crate) fn are_orphans_many(&self) -> bool {
         self.orphaned > self.table_bytes / WORTH_ONE_IN
@@ -132,21 +133,21 @@ impl Totals {
         cap: f64,
         coming: impl FnOnce() -> u64,
         is_room_short: impl FnOnce() -> bool,
-    ) -> Need {
+    ) -> SpacePressure {
         if !self.may_shrink || !cap.is_finite() {
-            return Need::None;
+            return SpacePressure::None;
         }
-        let after = Totals {
+        let after = SpaceTotals {
             table_bytes: self.table_bytes + coming(),
             ..*self
         };
-        let part = |totals: &Totals| part_of_allowed(totals.amplification_max(), cap);
+        let part = |totals: &SpaceTotals| part_of_allowed(totals.amplification_max(), cap);
         if part(&after) >= 1.0 {
-            Need::Stop
+            SpacePressure::Stop
         } else if part(self) >= COMPACT_FROM || is_room_short() {
-            Need::Compact
+            SpacePressure::Compact
         } else {
-            Need::None
+            SpacePressure::None
         }
     }
 
@@ -179,7 +180,7 @@ fn ratio(bytes: u64, live: u64) -> f64 {
 
 /// How pressing it is to give space back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Need {
+pub(crate) enum SpacePressure {
     /// Far from the cap.
     None,
     /// Buckets are compacted for their garbage.
@@ -190,7 +191,7 @@ pub(crate) enum Need {
 
 /// What a compaction of a bucket for its garbage depends on (P1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worth {
+pub(crate) enum GarbageWorth {
     /// It is not worth what it writes.
     No,
     /// It is, unless this is the oldest snapshot.
@@ -199,20 +200,20 @@ pub(crate) enum Worth {
     Yes,
 }
 
-impl Worth {
+impl GarbageWorth {
     /// Whether it is, with this oldest snapshot.
     pub(crate) fn is_worth(self, oldest: Option<Seq>) -> bool {
         match self {
-            Worth::No => false,
-            Worth::Yes => true,
-            Worth::Unless(held) => held != oldest,
+            GarbageWorth::No => false,
+            GarbageWorth::Yes => true,
+            GarbageWorth::Unless(held) => held != oldest,
         }
     }
 }
 
 /// What a full compaction left, and the oldest snapshot and the number of reads of then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settled {
+pub(crate) struct LastFullCompaction {
     pub(crate) run: u64,
     pub(crate) oldest: Option<Seq>,
     pub(crate) reads: u64,
@@ -220,7 +221,7 @@ pub(crate) struct Settled {
 
 /// What a bucket's tables say of its space.
 #[derive(Debug, Default)]
-pub(crate) struct Census {
+pub(crate) struct SpaceEstimate {
     /// Bytes and entries of each run; of shared tables the part in the bucket's range.
     pub(crate) runs: Vec<(u64, u64)>,
     /// The most entries of any run that are no old versions of others in it.
@@ -228,15 +229,15 @@ pub(crate) struct Census {
     /// Entries of all tables, of shared ones all, and about how many keys they have.
     pub(crate) sketched: u64,
     pub(crate) distinct: u64,
-    /// As in [`Space`].
+    /// As in [`SpaceUsage`].
     pub(crate) tombstones: u64,
     pub(crate) deleted: u64,
     pub(crate) shares: bool,
 }
 
-impl Census {
+impl SpaceEstimate {
     /// The space of the bucket.
-    pub(crate) fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> SpaceUsage {
         let bytes = self.runs.iter().map(|(bytes, _)| bytes).sum();
         let entries = self.runs.iter().map(|(_, entries)| entries).sum();
         let longest = self.longest;
@@ -250,7 +251,7 @@ impl Census {
         let live = live.saturating_sub(self.deleted);
         let keys_min = distinct_min.saturating_sub(self.tombstones);
         let live_min = shortest(&mut self.runs.clone(), keys_min);
-        Space {
+        SpaceUsage {
             bytes,
             live,
             live_min: live_min.saturating_sub(self.deleted).min(live),
@@ -304,12 +305,12 @@ mod tests {
 
     #[test]
     fn runs_of_the_same_keys_are_one_of_them_and_garbage() {
-        let two = Census {
+        let two = SpaceEstimate {
             runs: vec![(1000, 100), (1000, 100)],
             longest: 100,
             sketched: 200,
             distinct: 104,
-            ..Census::default()
+            ..SpaceEstimate::default()
         };
         let space = two.space();
         assert_eq!((space.bytes, space.entries), (2000, 200));
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!((space.garbage(), space.garbage_share()), (1000, 500));
         assert_eq!(two.distinct_bytes(), 1040);
         // A tombstone takes a key away, a range delete takes bytes.
-        let fewer = Census {
+        let fewer = SpaceEstimate {
             tombstones: 10,
             deleted: 300,
             ..two
@@ -329,12 +330,12 @@ mod tests {
 
     #[test]
     fn a_single_run_has_no_old_versions_but_those_of_a_snapshot() {
-        let one = |longest, distinct| Census {
+        let one = |longest, distinct| SpaceEstimate {
             runs: vec![(1000, 100)],
             longest,
             sketched: 100,
             distinct,
-            ..Census::default()
+            ..SpaceEstimate::default()
         };
         assert_eq!(one(100, 80).space().garbage(), 0, "the sketch's error");
         assert_eq!(one(100, 79).space().live, 790, "more than that");
@@ -343,11 +344,11 @@ mod tests {
 
     #[test]
     fn need_and_pressure_grow_with_the_part_of_the_allowed_garbage() {
-        let totals = |table_bytes, may_shrink| Totals {
-            buckets: Space {
+        let totals = |table_bytes, may_shrink| SpaceTotals {
+            buckets: SpaceUsage {
                 live: 1000,
                 live_min: 1000,
-                ..Space::default()
+                ..SpaceUsage::default()
             },
             table_bytes,
             orphaned: 0,
@@ -355,23 +356,23 @@ mod tests {
         };
         // A cap of 2 allows as much garbage as there is live.
         for (bytes, coming, need) in [
-            (1690, 0, Need::None),
-            (1710, 0, Need::Compact),
-            (1710, 280, Need::Compact),
-            (1710, 290, Need::Stop),
-            (2000, 0, Need::Stop),
+            (1690, 0, SpacePressure::None),
+            (1710, 0, SpacePressure::Compact),
+            (1710, 280, SpacePressure::Compact),
+            (1710, 290, SpacePressure::Stop),
+            (2000, 0, SpacePressure::Stop),
         ] {
             let need_of = |may_shrink, cap, is_room_short| {
                 totals(bytes, may_shrink).need(cap, || coming, || is_room_short)
             };
             assert_eq!(need_of(true, 2.0, false), need, "{bytes}");
-            assert_eq!(need_of(false, 2.0, true), Need::None);
-            assert_eq!(need_of(true, f64::INFINITY, true), Need::None);
+            assert_eq!(need_of(false, 2.0, true), SpacePressure::None);
+            assert_eq!(need_of(true, f64::INFINITY, true), SpacePressure::None);
         }
         let far = totals(1000, true);
         assert_eq!(
             far.need(2.0, || 0, || true),
-            Need::Compact,
+            SpacePressure::Compact,
             "a medium short of room"
         );
         assert!(totals(1840, true).pressure(2.0) < 0.0);

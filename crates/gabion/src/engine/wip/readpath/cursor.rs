@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::memtable::MemCursor;
-use crate::engine::wip::bucket::Tables;
-use crate::engine::wip::table::{Stretch, TableCursor};
+use crate::engine::wip::bucket::RunTables;
+use crate::engine::wip::table::{TableCursor, VisibleSpan};
 use crate::expiry::{value_of, value_start};
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
@@ -12,44 +12,44 @@ use crate::{Result, Slice};
 /// A cursor over entries ordered by key ascending, then by sequence number descending.
 ///
 /// A position stays valid until the cursor is moved again; after an error it is invalid.
-pub(crate) enum Source {
+pub(crate) enum EntryCursor {
     /// A MemTable.
     Memory(MemCursor),
     /// A run of tables.
     Run(RunCursor),
 }
 
-impl Source {
-    /// Asks for the memory that [`Source::seek`] waits for first.
+impl EntryCursor {
+    /// Asks for the memory that [`EntryCursor::seek`] waits for first.
     pub(crate) fn prefetch(&mut self, key: &[u8]) {
         match self {
-            Source::Memory(cursor) => cursor.prefetch(key),
-            Source::Run(cursor) => cursor.prefetch(key),
+            EntryCursor::Memory(cursor) => cursor.prefetch(key),
+            EntryCursor::Run(cursor) => cursor.prefetch(key),
         }
     }
 
-    /// Asks for the memory that [`Source::seek`] waits for next, as far as it is known without
+    /// Asks for the memory that [`EntryCursor::seek`] waits for next, as far as it is known without
     /// waiting long. That seek, and to the same key, must be what follows.
     pub(crate) fn approach(&mut self, key: &[u8]) -> Result<()> {
         match self {
-            Source::Memory(_) => Ok(()),
-            Source::Run(cursor) => cursor.approach(key),
+            EntryCursor::Memory(_) => Ok(()),
+            EntryCursor::Run(cursor) => cursor.approach(key),
         }
     }
 
     /// The cursor over the table that the source is in, if it is in one.
     pub(crate) fn table_cursor(&self) -> Option<&TableCursor> {
         match self {
-            Source::Memory(_) => None,
-            Source::Run(cursor) => cursor.cursor.as_ref(),
+            EntryCursor::Memory(_) => None,
+            EntryCursor::Run(cursor) => cursor.cursor.as_ref(),
         }
     }
 
     /// Moves to the first entry whose key is not below `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {
-            Source::Memory(cursor) => cursor.seek(key),
-            Source::Run(cursor) => return cursor.seek(key),
+            EntryCursor::Memory(cursor) => cursor.seek(key),
+            EntryCursor::Run(cursor) => return cursor.seek(key),
         }
         Ok(())
     }
@@ -57,9 +57,9 @@ impl Source {
     /// Moves to the last entry whose key is below `key`, or to the last one of all.
     pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) -> Result<()> {
         match (self, key) {
-            (Source::Memory(cursor), Some(key)) => cursor.seek_before(key),
-            (Source::Memory(cursor), None) => cursor.seek_last(),
-            (Source::Run(cursor), key) => return cursor.seek_before(key),
+            (EntryCursor::Memory(cursor), Some(key)) => cursor.seek_before(key),
+            (EntryCursor::Memory(cursor), None) => cursor.seek_last(),
+            (EntryCursor::Run(cursor), key) => return cursor.seek_before(key),
         }
         Ok(())
     }
@@ -68,8 +68,8 @@ impl Source {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         match self {
-            Source::Memory(cursor) => cursor.next(),
-            Source::Run(cursor) => return cursor.next(),
+            EntryCursor::Memory(cursor) => cursor.next(),
+            EntryCursor::Run(cursor) => return cursor.next(),
         }
         Ok(())
     }
@@ -79,8 +79,8 @@ impl Source {
     #[inline]
     pub(crate) fn next_key(&mut self) -> Result<()> {
         match self {
-            Source::Memory(cursor) => cursor.next_key(),
-            Source::Run(cursor) => return cursor.next(),
+            EntryCursor::Memory(cursor) => cursor.next_key(),
+            EntryCursor::Run(cursor) => return cursor.next(),
         }
         Ok(())
     }
@@ -88,8 +88,8 @@ impl Source {
     /// Moves to the previous entry.
     pub(crate) fn prev(&mut self) -> Result<()> {
         match self {
-            Source::Memory(cursor) => cursor.prev(),
-            Source::Run(cursor) => return cursor.prev(),
+            EntryCursor::Memory(cursor) => cursor.prev(),
+            EntryCursor::Run(cursor) => return cursor.prev(),
         }
         Ok(())
     }
@@ -98,8 +98,8 @@ impl Source {
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         match self {
-            Source::Memory(cursor) => cursor.valid(),
-            Source::Run(cursor) => cursor.valid(),
+            EntryCursor::Memory(cursor) => cursor.valid(),
+            EntryCursor::Run(cursor) => cursor.valid(),
         }
     }
 
@@ -107,8 +107,8 @@ impl Source {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self {
-            Source::Memory(cursor) => cursor.key(),
-            Source::Run(cursor) => cursor.table().key(),
+            EntryCursor::Memory(cursor) => cursor.key(),
+            EntryCursor::Run(cursor) => cursor.table().key(),
         }
     }
 
@@ -116,8 +116,8 @@ impl Source {
     #[inline]
     pub(crate) fn seq(&self) -> Seq {
         match self {
-            Source::Memory(cursor) => cursor.seq(),
-            Source::Run(cursor) => cursor.table().seq(),
+            EntryCursor::Memory(cursor) => cursor.seq(),
+            EntryCursor::Run(cursor) => cursor.table().seq(),
         }
     }
 
@@ -125,8 +125,8 @@ impl Source {
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Source::Memory(cursor) => cursor.kind(),
-            Source::Run(cursor) => cursor.table().kind(),
+            EntryCursor::Memory(cursor) => cursor.kind(),
+            EntryCursor::Run(cursor) => cursor.table().kind(),
         }
     }
 
@@ -134,8 +134,8 @@ impl Source {
     #[inline]
     pub(crate) fn value(&self) -> Slice {
         let stored = match self {
-            Source::Memory(cursor) => cursor.value(),
-            Source::Run(cursor) => cursor.table().value(),
+            EntryCursor::Memory(cursor) => cursor.value(),
+            EntryCursor::Run(cursor) => cursor.table().value(),
         };
         match value_start(self.kind()) {
             0 => stored,
@@ -146,30 +146,30 @@ impl Source {
     /// Whether the source is one that can lend entries.
     #[inline]
     pub(crate) fn lends(&self) -> bool {
-        matches!(self, Source::Run(cursor) if cursor.access == Access::Cached)
+        matches!(self, EntryCursor::Run(cursor) if cursor.access == ReadPattern::Cached)
     }
 
     /// Whether the entries at hand go as far as `key`, or farther.
     #[inline]
     pub(crate) fn reaches(&self, key: &[u8]) -> bool {
-        matches!(self, Source::Run(cursor) if cursor.table().reaches(key))
+        matches!(self, EntryCursor::Run(cursor) if cursor.table().reaches(key))
     }
 
     /// The entries at hand from the current one on, below all of `stops`, if the source is one
-    /// that can lend them. [`Source::leave`] tells it how many were taken.
+    /// that can lend them. [`EntryCursor::leave`] tells it how many were taken.
     #[inline]
-    pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<Stretch> {
+    pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<VisibleSpan> {
         match self {
-            Source::Run(cursor) if self.lends() => cursor.table().stretch(stops),
+            EntryCursor::Run(cursor) if self.lends() => cursor.table().stretch(stops),
             _ => None,
         }
     }
 
     /// Goes to the next entry that `stretch`, taken at this place, would look at.
-    pub(crate) fn leave(&mut self, stretch: &Stretch) -> Result<()> {
+    pub(crate) fn leave(&mut self, stretch: &VisibleSpan) -> Result<()> {
         match self {
-            Source::Memory(_) => Ok(()),
-            Source::Run(cursor) => {
+            EntryCursor::Memory(_) => Ok(()),
+            EntryCursor::Run(cursor) => {
                 cursor.table_mut().leave(stretch)?;
                 cursor.skip_forward()
             }
@@ -186,15 +186,15 @@ impl Source {
     #[inline]
     pub(crate) fn stored(&self) -> &[u8] {
         match self {
-            Source::Memory(cursor) => cursor.value_bytes(),
-            Source::Run(cursor) => cursor.table().value_bytes(),
+            EntryCursor::Memory(cursor) => cursor.value_bytes(),
+            EntryCursor::Run(cursor) => cursor.table().value_bytes(),
         }
     }
 }
 
 /// How a run is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum ReadPattern {
     /// Through the block cache.
     Cached,
     /// Once from end to end, in large reads that leave the cache alone.
@@ -203,8 +203,8 @@ pub(crate) enum Access {
 
 /// A cursor over the tables of a run, one table open at a time.
 pub(crate) struct RunCursor {
-    tables: Arc<Tables>,
-    access: Access,
+    tables: Arc<RunTables>,
+    access: ReadPattern,
     /// The table that `cursor` reads.
     position: usize,
     /// The table that the next seek needs, if that was announced.
@@ -214,7 +214,7 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     /// A cursor over `tables`, which are ordered and do not overlap.
-    pub(crate) fn new(tables: Arc<Tables>, access: Access) -> RunCursor {
+    pub(crate) fn new(tables: Arc<RunTables>, access: ReadPattern) -> RunCursor {
         RunCursor {
             tables,
             access,
@@ -320,8 +320,8 @@ impl RunCursor {
         let table = file.table()?;
         self.position = position;
         self.cursor = Some(match self.access {
-            Access::Cached => table.cursor(),
-            Access::Sequential => table.scan_cursor(),
+            ReadPattern::Cached => table.cursor(),
+            ReadPattern::Sequential => table.scan_cursor(),
         });
         Ok(true)
     }

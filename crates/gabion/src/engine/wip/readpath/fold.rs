@@ -16,9 +16,9 @@ use super::{decides, find_in_memory};
 use crate::Result;
 use crate::Slice;
 use crate::engine::wip::bucket::BucketState;
-use crate::engine::wip::{Keyspace, Wip};
-use crate::expiry::{Moment, Record};
-use crate::operands::{Older, Operands, malformed_in_memory};
+use crate::engine::wip::{Wip, WipKeyspace};
+use crate::expiry::{StoredRecord, UnixMillis};
+use crate::operands::{OlderVersion, Operands, malformed_in_memory};
 use crate::types::{Kind, SEQ_MAX, Seq};
 
 /// A version of a key.
@@ -33,12 +33,12 @@ impl Wip {
     #[cold]
     pub(super) fn find_merged(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         state: &BucketState,
         (key, hash): (&[u8], u64),
         seq: Seq,
-        moment: Moment,
-    ) -> Result<Option<Record>> {
+        moment: UnixMillis,
+    ) -> Result<Option<StoredRecord>> {
         let deleted = state.deletes.newest(key, seq);
         let Some(newest) = version_at(state, (key, hash), seq, deleted)? else {
             return Ok(None);
@@ -52,34 +52,36 @@ impl Wip {
     /// What a key has below a merge that is about to be written (F1).
     pub(in crate::engine::wip) fn older(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         state: &BucketState,
         key: &[u8],
         hash: u64,
-    ) -> Result<Older> {
+    ) -> Result<OlderVersion> {
         let deleted = state.deletes.newest(key, SEQ_MAX);
         if !keyspace.own.expires() {
             let entry = state.active.get(key, hash, SEQ_MAX);
             return Ok(match entry.filter(|entry| decides(entry.kind)) {
-                None => Older::Unknown,
-                Some(entry) if entry.kind == Kind::Delete || entry.seq <= deleted => Older::Nothing,
+                None => OlderVersion::Unknown,
+                Some(entry) if entry.kind == Kind::Delete || entry.seq <= deleted => {
+                    OlderVersion::Nothing
+                }
                 Some(entry) => {
-                    let record = Record::new(entry.kind, Slice::new(entry.value));
-                    Older::Record(entry.seq, record)
+                    let record = StoredRecord::new(entry.kind, Slice::new(entry.value));
+                    OlderVersion::Record(entry.seq, record)
                 }
             });
         }
         let Some(newest) = version_at(state, (key, hash), SEQ_MAX, deleted)? else {
-            return Ok(Older::Nothing);
+            return Ok(OlderVersion::Nothing);
         };
         if newest.kind != Kind::Merge {
-            let record = Record::new(newest.kind, newest.stored);
-            return Ok(Older::Record(newest.seq, record));
+            let record = StoredRecord::new(newest.kind, newest.stored);
+            return Ok(OlderVersion::Record(newest.seq, record));
         }
         let mut operands = decode(&newest.stored)?;
         fold_down(state, (key, hash), (newest.seq, deleted), &mut operands)?;
-        let record = Record::new(Kind::Merge, Slice::new(&operands.encode()));
-        Ok(Older::Record(newest.seq, record))
+        let record = StoredRecord::new(Kind::Merge, Slice::new(&operands.encode()));
+        Ok(OlderVersion::Record(newest.seq, record))
     }
 }
 

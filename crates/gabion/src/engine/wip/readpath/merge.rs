@@ -19,32 +19,32 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::cursor::{Access, RunCursor, Source};
-use super::residency::Residency;
+use super::cursor::{EntryCursor, ReadPattern, RunCursor};
+use super::residency::PageResidency;
 use crate::Result;
-use crate::engine::range_deletes::{Deletes, Hidden};
+use crate::engine::range_deletes::{HiddenByRangeDelete, RangeDeletes};
 use crate::engine::wip::bucket::{Bucket, BucketState, Run};
-use crate::engine::wip::table::{Stretch, TableCursor};
+use crate::engine::wip::table::{TableCursor, VisibleSpan};
 use crate::types::{Seq, prefix_after};
 
 /// A cursor over several sources at once, inside one bucket's range. Versions of a key come one by
 /// one, newest first going forward, oldest first going backward.
-pub(crate) struct Merge {
+pub(crate) struct MergingCursor {
     bucket: Arc<Bucket>,
     sources: Vec<Clipped>,
     heads: Vec<Head>,
     common: usize,
     forward: bool,
     /// The range deletes that concern the merge.
-    deletes: Deletes,
+    deletes: RangeDeletes,
 }
 
 struct Clipped {
-    source: Source,
+    source: EntryCursor,
     /// The source may leave the bucket's range.
     clip: bool,
     /// What range deletes hide of the source.
-    hidden: Option<Hidden>,
+    hidden: Option<HiddenByRangeDelete>,
     /// Nothing more of the source is to be seen, though it may stand on an entry.
     ended: bool,
 }
@@ -55,23 +55,23 @@ struct Head {
     source: usize,
 }
 
-impl Merge {
+impl MergingCursor {
     /// A merge of `sources`, each with whether it may leave the bucket's range; without a position
     /// until the first seek.
     pub(crate) fn new(
         bucket: Arc<Bucket>,
-        sources: impl IntoIterator<Item = (Source, bool)>,
-    ) -> Merge {
-        Merge::with_capacity(bucket, 0, sources)
+        sources: impl IntoIterator<Item = (EntryCursor, bool)>,
+    ) -> MergingCursor {
+        MergingCursor::with_capacity(bucket, 0, sources)
     }
 
-    /// As [`Merge::new`], of at most so many sources. A short scan spends a good part of its time
-    /// on memory for its cursors; what is not larger than needed is cheap to get.
+    /// As [`MergingCursor::new`], of at most so many sources. A short scan spends a good part of
+    /// its time on memory for its cursors; what is not larger than needed is cheap to get.
     fn with_capacity(
         bucket: Arc<Bucket>,
         capacity: usize,
-        new_sources: impl IntoIterator<Item = (Source, bool)>,
-    ) -> Merge {
+        new_sources: impl IntoIterator<Item = (EntryCursor, bool)>,
+    ) -> MergingCursor {
         let mut sources = Vec::with_capacity(capacity);
         for (source, clip) in new_sources {
             sources.push(Clipped {
@@ -83,18 +83,22 @@ impl Merge {
         }
         let common = bucket.common_prefix_len();
         let heads = Vec::with_capacity(sources.len());
-        Merge {
+        MergingCursor {
             bucket,
             sources,
             heads,
             common,
             forward: true,
-            deletes: Deletes::default(),
+            deletes: RangeDeletes::default(),
         }
     }
 
     /// Leaves out what `deletes` hide; `hidden` says of each source what that is.
-    pub(crate) fn leave_out(&mut self, deletes: Deletes, hidden: impl IntoIterator<Item = Hidden>) {
+    pub(crate) fn leave_out(
+        &mut self,
+        deletes: RangeDeletes,
+        hidden: impl IntoIterator<Item = HiddenByRangeDelete>,
+    ) {
         self.deletes = deletes;
         for (source, hidden) in self.sources.iter_mut().zip(hidden) {
             source.hidden = Some(hidden);
@@ -102,22 +106,22 @@ impl Merge {
     }
 
     /// A merge of everything in a bucket, for a reader at `seq`.
-    pub(crate) fn of_state(bucket: &Arc<Bucket>, state: &BucketState, seq: Seq) -> Merge {
+    pub(crate) fn of_state(bucket: &Arc<Bucket>, state: &BucketState, seq: Seq) -> MergingCursor {
         // Looked at once: the active table may get its first record meanwhile.
         let empty = usize::from(state.active.is_empty());
         let memory = state.memtables().skip(empty).map(|table| {
             (
-                Source::Memory(table.search()),
+                EntryCursor::Memory(table.search()),
                 !Arc::ptr_eq(table, &state.active),
             )
         });
         let runs = state
             .levels
             .runs()
-            .map(|run| run_source(bucket, run, Access::Cached));
+            .map(|run| run_source(bucket, run, ReadPattern::Cached));
         let capacity = 1 + state.frozen.len() + state.levels.runs().count();
         let sources = memory.chain(runs);
-        let mut merge = Merge::with_capacity(Arc::clone(bucket), capacity, sources);
+        let mut merge = MergingCursor::with_capacity(Arc::clone(bucket), capacity, sources);
         if !state.deletes.is_empty() {
             // What is inserted into a MemTable from now on is not for this reader.
             let newest = state
@@ -125,7 +129,7 @@ impl Merge {
                 .skip(empty)
                 .map(|table| table.max_seq())
                 .chain(state.levels.runs().map(|run| run.seqs().1));
-            let hidden = newest.map(|newest| Hidden::from_reader(newest, seq));
+            let hidden = newest.map(|newest| HiddenByRangeDelete::from_reader(newest, seq));
             merge.leave_out(state.deletes.clone(), hidden);
         }
         merge
@@ -133,7 +137,7 @@ impl Merge {
 
     /// The range deletes that concern the merge. Its entries may be hidden by them, where a source
     /// is not older than the delete as a whole.
-    pub(crate) fn deletes(&self) -> &Deletes {
+    pub(crate) fn deletes(&self) -> &RangeDeletes {
         &self.deletes
     }
 
@@ -144,7 +148,7 @@ impl Merge {
 
     /// Moves to the first entry whose key is not below `key`. Reads of several sources overlap if
     /// it is known how well the system keeps what it had.
-    pub(crate) fn seek(&mut self, key: &[u8], residency: Option<&Residency>) -> Result<()> {
+    pub(crate) fn seek(&mut self, key: &[u8], residency: Option<&PageResidency>) -> Result<()> {
         self.forward = true;
         self.heads.clear();
         let key = key.max(self.bucket.lower());
@@ -168,7 +172,7 @@ impl Merge {
     }
 
     /// Lets the system begin to read what the sources will look at first.
-    fn announce(&self, residency: &Residency) {
+    fn announce(&self, residency: &PageResidency) {
         let cursors = || self.sources.iter().filter_map(|s| s.source.table_cursor());
         let keeps_first = || cursors().next().is_none_or(TableCursor::keeps_sought);
         let lost = residency.is_lost(keeps_first);
@@ -194,7 +198,7 @@ impl Merge {
 
     /// The source that stands on the current entry; `None` at the end.
     #[inline]
-    pub(crate) fn current(&self) -> Option<&Source> {
+    pub(crate) fn current(&self) -> Option<&EntryCursor> {
         self.heads
             .first()
             .map(|head| &self.sources[head.source].source)
@@ -211,9 +215,10 @@ impl Merge {
     /// hand, else that one. Only going forward.
     ///
     /// While the stretch is out, its source is the first of the heads, whatever comes before its
-    /// entries, and stands where the stretch began. The other sources go on by [`Merge::rival`] and
-    /// [`Merge::advance_rival`]; then the merge must [`Merge::leave`] the stretch.
-    pub(crate) fn stretch(&mut self, upper: Option<&[u8]>) -> Option<Stretch> {
+    /// entries, and stands where the stretch began. The other sources go on by
+    /// [`MergingCursor::rival`] and [`MergingCursor::advance_rival`]; then the merge must
+    /// [`MergingCursor::leave`] the stretch.
+    pub(crate) fn stretch(&mut self, upper: Option<&[u8]>) -> Option<VisibleSpan> {
         debug_assert!(self.forward);
         let source_of = |head: &Head| &self.sources[head.source].source;
         let first = self.heads.iter().position(|head| source_of(head).lends())?;
@@ -229,12 +234,12 @@ impl Merge {
             None => (first, self.lend(first, upper)?),
         };
         self.heads[..=place].rotate_right(1);
-        stretch.extend(self.rival().map(Source::key));
+        stretch.extend(self.rival().map(EntryCursor::key));
         Some(stretch)
     }
 
     /// What the source of the head at `place` has at hand from its entry on, below `upper`.
-    fn lend(&self, place: usize, upper: Option<&[u8]>) -> Option<Stretch> {
+    fn lend(&self, place: usize, upper: Option<&[u8]>) -> Option<VisibleSpan> {
         let Clipped { source, clip, .. } = &self.sources[self.heads[place].source];
         let bucket_upper = self.bucket.upper().filter(|_| *clip);
         let mut upper = upper;
@@ -251,7 +256,7 @@ impl Merge {
 
     /// The first of the sources behind the one that lent a stretch.
     #[inline]
-    pub(crate) fn rival(&self) -> Option<&Source> {
+    pub(crate) fn rival(&self) -> Option<&EntryCursor> {
         self.heads
             .get(1)
             .map(|head| &self.sources[head.source].source)
@@ -264,14 +269,14 @@ impl Merge {
         self.heads.get(1).is_some_and(|head| head.prefix < front)
     }
 
-    /// [`Stretch::front`] of a stretch of this merge, for [`Merge::is_rival_before`].
+    /// [`VisibleSpan::front`] of a stretch of this merge, for [`MergingCursor::is_rival_before`].
     #[inline]
-    pub(crate) fn front_of(&self, stretch: &Stretch) -> u64 {
+    pub(crate) fn front_of(&self, stretch: &VisibleSpan) -> u64 {
         stretch.front(self.common)
     }
 
-    /// As [`Merge::advance`], for a reader who has dealt with the current key: older versions of it
-    /// may be left out. Only going forward.
+    /// As [`MergingCursor::advance`], for a reader who has dealt with the current key: older
+    /// versions of it may be left out. Only going forward.
     #[inline]
     pub(crate) fn advance_key(&mut self) -> Result<()> {
         self.advance_head_key(0)
@@ -282,13 +287,13 @@ impl Merge {
         self.advance_head(1)
     }
 
-    /// As [`Merge::advance_rival`], for a reader who has dealt with the rival's key.
+    /// As [`MergingCursor::advance_rival`], for a reader who has dealt with the rival's key.
     pub(crate) fn advance_rival_key(&mut self) -> Result<()> {
         self.advance_head_key(1)
     }
 
     /// Moves past what was taken of `stretch`.
-    pub(crate) fn leave(&mut self, stretch: &Stretch) -> Result<()> {
+    pub(crate) fn leave(&mut self, stretch: &VisibleSpan) -> Result<()> {
         let Some(head) = self.heads.first().copied() else {
             return Ok(());
         };
@@ -446,9 +451,9 @@ impl Merge {
 impl Clipped {
     /// Moves to the first entry that is not below `key`, without a look at the tables that hold
     /// nothing else than what is hidden.
-    fn seek(&mut self, key: &[u8], deletes: &Deletes) -> Result<()> {
+    fn seek(&mut self, key: &[u8], deletes: &RangeDeletes) -> Result<()> {
         let mut start = key;
-        if let (Some(hidden), Source::Run(run)) = (self.hidden, &self.source) {
+        if let (Some(hidden), EntryCursor::Run(run)) = (self.hidden, &self.source) {
             let smallest = run.smallest().to_vec();
             start = start.max(&smallest);
             while let Some(gap) = deletes.gap(start, hidden) {
@@ -467,10 +472,10 @@ impl Clipped {
 }
 
 /// A run as a source, and whether it may leave the bucket's range.
-pub(crate) fn run_source(bucket: &Bucket, run: &Run, access: Access) -> (Source, bool) {
+pub(crate) fn run_source(bucket: &Bucket, run: &Run, access: ReadPattern) -> (EntryCursor, bool) {
     let clip = !bucket.contains(run.smallest(), run.largest());
     (
-        Source::Run(RunCursor::new(Arc::clone(&run.tables), access)),
+        EntryCursor::Run(RunCursor::new(Arc::clone(&run.tables), access)),
         clip,
     )
 }
@@ -494,7 +499,7 @@ mod tests {
         engine.put_run_for_tests(&keyspace, (0..1000).chain((1000..2000).step_by(5)), 2);
         let router = keyspace.router.load();
         let bucket = &router.buckets()[0];
-        let mut merge = Merge::of_state(bucket, &bucket.state.load(), Seq::MAX);
+        let mut merge = MergingCursor::of_state(bucket, &bucket.state.load(), Seq::MAX);
         let mut lender = |from: u32| {
             merge.seek(&key(from), None).unwrap();
             let first = merge.heads[0].source;

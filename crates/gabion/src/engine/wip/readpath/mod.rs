@@ -14,11 +14,11 @@
 //! Both look, after they took the state, whether the keyspace was dropped at their number or below
 //! it (`drop`, X3).
 
+mod conflicts;
 pub(super) mod cursor;
 mod fold;
 pub(super) mod merge;
 mod multi_get;
-mod newer;
 pub(super) mod residency;
 pub(super) mod scan;
 
@@ -27,9 +27,9 @@ use std::sync::Arc;
 
 use super::bucket::{BucketState, Levels};
 use super::table::Table;
-use super::{Keyspace, Wip};
+use super::{Wip, WipKeyspace};
 use crate::engine::memtable::MemEntry;
-use crate::expiry::{ReadPoint, Record};
+use crate::expiry::{ReadPoint, StoredRecord};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Result, Slice};
 
@@ -41,20 +41,20 @@ impl Wip {
     /// The value of `key` at `snapshot`, or now.
     pub(crate) fn get(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
-        self.find(keyspace, key, snapshot, Record::into_value)
+        self.find(keyspace, key, snapshot, StoredRecord::into_value)
     }
 
     /// The record of `key` at `snapshot`, or now.
     pub(crate) fn find_record(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<StoredRecord>> {
         self.find(keyspace, key, snapshot, |record| record)
     }
 
@@ -62,14 +62,14 @@ impl Wip {
     #[inline]
     fn find<T>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         key: &[u8],
         snapshot: Option<ReadPoint>,
-        take: impl Fn(Record) -> T,
+        take: impl Fn(StoredRecord) -> T,
     ) -> Result<Option<T>> {
         let moment = || snapshot.map_or_else(|| self.moments.now(), |point| point.moment);
         let is_merge = Cell::new(false);
-        let take_if_settled = |record: Record| match record.parts().0 {
+        let take_if_settled = |record: StoredRecord| match record.parts().0 {
             Kind::Merge => {
                 is_merge.set(true);
                 None
@@ -117,9 +117,9 @@ impl Wip {
 /// What an entry of a MemTable says of its key; what is not above `deleted` was deleted with a
 /// range of keys.
 #[inline]
-pub(super) fn record_of(entry: &MemEntry<'_>, deleted: Seq) -> Option<Record> {
+pub(super) fn record_of(entry: &MemEntry<'_>, deleted: Seq) -> Option<StoredRecord> {
     let is_there = !entry.kind.is_tombstone() && entry.seq > deleted;
-    is_there.then(|| Record::new(entry.kind, Slice::new(entry.value)))
+    is_there.then(|| StoredRecord::new(entry.kind, Slice::new(entry.value)))
 }
 
 /// Whether a version of a key says what reads find. A range delete that begins at the key does not:
@@ -162,7 +162,7 @@ pub(super) fn find_in_levels<T>(
     (key, hash): (&[u8], u64),
     seq: Seq,
     deleted: Seq,
-    take: impl FnOnce(Record) -> Option<T>,
+    take: impl FnOnce(StoredRecord) -> Option<T>,
 ) -> Result<Option<T>> {
     let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
     let mut runs = levels.runs();
@@ -185,7 +185,7 @@ pub(super) fn find_in_levels<T>(
                 && decides(entry.kind)
             {
                 let is_there = !entry.kind.is_tombstone() && entry.seq > deleted;
-                let record = is_there.then(|| Record::new(entry.kind, entry.value));
+                let record = is_there.then(|| StoredRecord::new(entry.kind, entry.value));
                 return Ok(record.and_then(take));
             }
         }

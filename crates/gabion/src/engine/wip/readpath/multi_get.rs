@@ -23,8 +23,8 @@ use std::sync::Arc;
 use super::{find_in_levels, find_in_memory, prefetch_in_levels, record_of};
 use crate::engine::wip::bucket::BucketState;
 use crate::engine::wip::table::Table;
-use crate::engine::wip::{Keyspace, Wip};
-use crate::expiry::{ReadPoint, Record};
+use crate::engine::wip::{Wip, WipKeyspace};
+use crate::expiry::{ReadPoint, StoredRecord};
 use crate::types::{Kind, Seq, hash_key};
 use crate::{Result, Slice};
 
@@ -53,7 +53,7 @@ impl Wip {
     /// The values of `keys` at `snapshot`, which is registered, in their order.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         keys: &[K],
         snapshot: ReadPoint,
     ) -> Result<Vec<Option<Slice>>> {
@@ -67,14 +67,14 @@ impl Wip {
 
     fn get_group<K: AsRef<[u8]>>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         keys: &[K],
         snapshot: ReadPoint,
         values: &mut [Option<Slice>],
     ) -> Result<()> {
         // Merges are asked for one by one in the end.
         let (is_merge, mut merges) = (Cell::new(false), Vec::new());
-        let value_at = |found: Option<Record>| {
+        let value_at = |found: Option<StoredRecord>| {
             let record = found?.at(|| snapshot.moment)?;
             if record.parts().0 == Kind::Merge {
                 is_merge.set(true);

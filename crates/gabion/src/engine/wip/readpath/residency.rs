@@ -19,12 +19,12 @@ const ANNOUNCED: u32 = 64;
 
 /// What reads found of late.
 #[derive(Debug, Default)]
-pub(crate) struct Residency {
+pub(crate) struct PageResidency {
     /// How many reads are still to announce their blocks. About right is enough.
     left: AtomicU32,
 }
 
-impl Residency {
+impl PageResidency {
     /// Whether a read that begins now should announce even blocks that were read before;
     /// `is_in_memory` asks the system about one of those that it will read.
     #[inline]
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn one_read_in_many_asks_until_a_block_is_gone() {
-        let mut residency = Residency::default();
+        let mut residency = PageResidency::default();
         let mut asked = 0;
         for _ in 0..10 * ASK_ONE_IN {
             assert!(!residency.is_lost(|| {

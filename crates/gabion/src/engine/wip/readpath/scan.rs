@@ -12,7 +12,7 @@
 //! - I2: an end's merge, if there is one, is positioned on the next entry that this end must look
 //!   at, or on the front's current pair (`at` says where that is), and covers a bucket that holds
 //!   the end's bound. While there is a stretch, its source stands where the stretch began.
-//! - I3: `front_prefix` is at most what [`Stretch::front`] says. So where runs interleave, most
+//! - I3: `front_prefix` is at most what [`VisibleSpan::front`] says. So where runs interleave, most
 //!   entries of the rivals are told from those of the stretch without a look at it; what the
 //!   stretch may give was said for an earlier rival then, and is nothing.
 //! - I4: `gone` counts the entries that are no pairs since the front entered its bucket at `lower`,
@@ -23,16 +23,16 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::cursor::Source;
-use super::merge::Merge;
+use super::cursor::EntryCursor;
+use super::merge::MergingCursor;
 use crate::bytes::assign;
-use crate::engine::keyspaces::All;
+use crate::engine::keyspaces::KeyspaceView;
 use crate::engine::memtable::NOTED_FROM;
 use crate::engine::open_store::OpenStore;
-use crate::engine::range_deletes::Deletes;
-use crate::engine::wip::table::Stretch;
-use crate::engine::wip::{Keyspace, Wip};
-use crate::expiry::{Moment, ReadPoint, Record, expires, has_expired};
+use crate::engine::range_deletes::RangeDeletes;
+use crate::engine::wip::table::VisibleSpan;
+use crate::engine::wip::{Wip, WipKeyspace};
+use crate::expiry::{ReadPoint, StoredRecord, UnixMillis, expires, has_expired};
 use crate::ranges::key_range;
 use crate::types::Kind;
 use crate::{Error, Result, Slice};
@@ -41,7 +41,7 @@ use crate::{Error, Result, Slice};
 const KEY_CAPACITY: usize = 48;
 
 /// The visible entries of a keyspace in a range.
-pub(crate) struct Scan {
+pub(crate) struct WipScan {
     /// The keyspace's number.
     keyspace: u32,
     /// Registered with the engine's snapshots for as long as the scan lives.
@@ -52,15 +52,15 @@ pub(crate) struct Scan {
     done: Vec<u8>,
     done_any: bool,
     at: At,
-    front: Option<Merge>,
+    front: Option<MergingCursor>,
     /// What of the front's merge may be taken without it; empty when `stretched` is not set.
-    stretch: Stretch,
+    stretch: VisibleSpan,
     stretched: bool,
     /// A rival below this comes before all that is left of the stretch (I3).
     front_prefix: u64,
-    back: Option<Merge>,
+    back: Option<MergingCursor>,
     /// The front's current pair, where it is what merges amount to.
-    merged: Option<Record>,
+    merged: Option<StoredRecord>,
     /// Nobody asks for values, so merges are pairs whatever they amount to.
     keys_only: bool,
     /// I4; none once a pair was found, or what has expired.
@@ -106,19 +106,19 @@ enum Dealt {
 /// A key and its value.
 pub(crate) type Pair = (Slice, Slice);
 
-impl Scan {
+impl WipScan {
     /// A scan at `point`, which the caller has registered for it.
     pub(crate) fn new(
         store: Arc<dyn OpenStore<Wip>>,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         point: ReadPoint,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
-    ) -> Scan {
+    ) -> WipScan {
         let range = key_range((lower, upper));
         let finished = range.is_none();
         let (lower, upper) = range.unwrap_or_default();
-        Scan {
+        WipScan {
             keyspace: keyspace.id,
             point,
             lower,
@@ -127,7 +127,7 @@ impl Scan {
             done_any: false,
             at: At::Nowhere,
             front: None,
-            stretch: Stretch::default(),
+            stretch: VisibleSpan::default(),
             stretched: false,
             front_prefix: 0,
             back: None,
@@ -140,7 +140,7 @@ impl Scan {
     }
 
     /// The same, of which nobody asks for values.
-    pub(in crate::engine::wip) fn of_keys(mut self) -> Scan {
+    pub(in crate::engine::wip) fn of_keys(mut self) -> WipScan {
         self.keys_only = true;
         self
     }
@@ -204,7 +204,7 @@ impl Scan {
         }
     }
 
-    /// The key that [`Scan::advance`] went to; empty when it did not.
+    /// The key that [`WipScan::advance`] went to; empty when it did not.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.at {
@@ -227,7 +227,7 @@ impl Scan {
     fn value_of_source(&self) -> &[u8] {
         match &self.merged {
             Some(merged) => merged.value(),
-            None => self.source().map_or(&[], Source::value_bytes),
+            None => self.source().map_or(&[], EntryCursor::value_bytes),
         }
     }
 
@@ -244,15 +244,17 @@ impl Scan {
     fn kept_value_of_source(&self) -> Slice {
         match &self.merged {
             Some(merged) => merged.clone().into_value(),
-            None => self.source().map_or_else(|| Slice::new(&[]), Source::value),
+            None => self
+                .source()
+                .map_or_else(|| Slice::new(&[]), EntryCursor::value),
         }
     }
 
     /// When the current pair expires, if it does.
-    pub(crate) fn expires(&self) -> Option<Moment> {
+    pub(crate) fn expires(&self) -> Option<UnixMillis> {
         match self.at {
             At::Stretch => self.stretch.expires(),
-            _ if self.merged.is_some() => self.merged.as_ref().and_then(Record::expires),
+            _ if self.merged.is_some() => self.merged.as_ref().and_then(StoredRecord::expires),
             _ => self
                 .source()
                 .and_then(|own| expires(own.kind(), own.stored())),
@@ -260,7 +262,7 @@ impl Scan {
     }
 
     /// The source that stands on the current pair, if one does.
-    fn source(&self) -> Option<&Source> {
+    fn source(&self) -> Option<&EntryCursor> {
         let merge = self.front.as_ref()?;
         match self.at {
             At::Rival => merge.rival(),
@@ -286,7 +288,7 @@ impl Scan {
         self.finished = true;
         self.at = At::Nowhere;
         self.front = None;
-        self.stretch = Stretch::default();
+        self.stretch = VisibleSpan::default();
         self.stretched = false;
         self.back = None;
     }
@@ -300,7 +302,7 @@ impl Scan {
                 merge.advance_rival_key()?;
                 if !merge.is_rival_before(self.front_prefix) {
                     self.stretch.skip_key(&self.done);
-                    self.stretch.extend(merge.rival().map(Source::key));
+                    self.stretch.extend(merge.rival().map(EntryCursor::key));
                 }
                 Ok(())
             }
@@ -330,8 +332,8 @@ impl Scan {
     fn deal(
         (done, done_any): (&mut Vec<u8>, &mut bool),
         ReadPoint { seq, moment }: ReadPoint,
-        source: &Source,
-        deletes: &Deletes,
+        source: &EntryCursor,
+        deletes: &RangeDeletes,
     ) -> Dealt {
         if source.seq() > seq {
             return Dealt::ToCome;
@@ -384,7 +386,7 @@ impl Scan {
             }
             self.stretch.forget_dealt();
             let done = (&mut self.done, &mut self.done_any);
-            let dealt = Scan::deal(done, self.point, rival, merge.deletes());
+            let dealt = WipScan::deal(done, self.point, rival, merge.deletes());
             let dealt = match dealt {
                 Dealt::Merge if !self.keys_only => {
                     let at = (&self.store, self.keyspace, self.point);
@@ -413,7 +415,7 @@ impl Scan {
             if self.done_any {
                 self.stretch.skip_key(&self.done);
             }
-            self.stretch.extend(merge.rival().map(Source::key));
+            self.stretch.extend(merge.rival().map(EntryCursor::key));
         }
     }
 
@@ -435,7 +437,7 @@ impl Scan {
                     let bucket = router.route(&self.lower);
                     engine.count_scan(bucket);
                     let state = bucket.state.load();
-                    let mut merge = Merge::of_state(bucket, &state, self.point.seq);
+                    let mut merge = MergingCursor::of_state(bucket, &state, self.point.seq);
                     self.gone = Some(0);
                     match state.active.behind_gap(&self.lower, self.point.seq) {
                         None => merge.seek(&self.lower, Some(&engine.residency))?,
@@ -459,7 +461,7 @@ impl Scan {
                     return Ok(false);
                 }
                 let done = (&mut self.done, &mut self.done_any);
-                let dealt = Scan::deal(done, self.point, entry, merge.deletes());
+                let dealt = WipScan::deal(done, self.point, entry, merge.deletes());
                 let dealt = match dealt {
                     Dealt::Merge if !self.keys_only => {
                         let at = (&self.store, self.keyspace, self.point);
@@ -513,7 +515,8 @@ impl Scan {
                     let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
                     let bucket = router.route_below(upper);
                     engine.count_scan(bucket);
-                    let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.point.seq);
+                    let mut merge =
+                        MergingCursor::of_state(bucket, &bucket.state.load(), self.point.seq);
                     merge.seek_before(upper)?;
                     self.back.insert(merge)
                 }
@@ -540,7 +543,7 @@ impl Scan {
                 let value = match visible {
                     Some((_, Kind::Merge, _)) => {
                         let merged = merged_at((&self.store, self.keyspace, self.point), &key)?;
-                        merged.map(Record::into_value)
+                        merged.map(StoredRecord::into_value)
                     }
                     visible => visible.map(|(.., value)| value),
                 };
@@ -558,18 +561,21 @@ impl Scan {
     }
 }
 
-impl Drop for Scan {
+impl Drop for WipScan {
     fn drop(&mut self) {
         self.store.engine().end_snapshot(self.point);
     }
 }
 
 /// Where a scan asks for what merges amount to: its store, keyspace and point.
-type Asking<'s> = (&'s Arc<dyn OpenStore<Wip>>, u32, ReadPoint);
+type MergeReader<'s> = (&'s Arc<dyn OpenStore<Wip>>, u32, ReadPoint);
 
 /// The record of a key that merges amount to.
 #[cold]
-fn merged_at((store, keyspace, point): Asking<'_>, key: &[u8]) -> Result<Option<Record>> {
+fn merged_at(
+    (store, keyspace, point): MergeReader<'_>,
+    key: &[u8],
+) -> Result<Option<StoredRecord>> {
     let engine = store.engine();
     let keyspaces = engine.keyspaces.load();
     engine.find_record(keyspace_of(&keyspaces, keyspace)?, key, Some(point))
@@ -577,7 +583,7 @@ fn merged_at((store, keyspace, point): Asking<'_>, key: &[u8]) -> Result<Option<
 
 /// What a merge is to a scan that has come to it; `merged` is the record that it amounts to.
 #[cold]
-fn settle(at: Asking<'_>, key: &[u8], merged: &mut Option<Record>) -> Result<Dealt> {
+fn settle(at: MergeReader<'_>, key: &[u8], merged: &mut Option<StoredRecord>) -> Result<Dealt> {
     *merged = merged_at(at, key)?;
     // One that amounts to nothing may do so because its base has expired.
     Ok(match merged {
@@ -587,6 +593,6 @@ fn settle(at: Asking<'_>, key: &[u8], merged: &mut Option<Record>) -> Result<Dea
 }
 
 /// The keyspace of a scan, which is there as long as the scan's number is registered.
-fn keyspace_of(keyspaces: &All<Keyspace>, id: u32) -> Result<&Arc<Keyspace>> {
+fn keyspace_of(keyspaces: &KeyspaceView<WipKeyspace>, id: u32) -> Result<&Arc<WipKeyspace>> {
     keyspaces.of_reader(id).ok_or(Error::KeyspaceDropped)
 }

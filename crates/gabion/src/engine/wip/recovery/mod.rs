@@ -12,7 +12,7 @@
 //!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
 //! 5. Remove void log segments, and files that the manifest does not name.
 //! 6. Start the log in a new segment, and the background threads. If there are many short segments,
-//!    gather them (`reclaim`).
+//!    gather them (`log_reclaim`).
 //!
 //! Where there is no space for steps 4 to 6, or for the new manifest of step 1, the store is open
 //! all the same, and [unsettled](crate::engine::ssd): they are done before its first change.
@@ -26,7 +26,7 @@
 //!
 //! # Replay by several threads
 //! Threads apply chunks of the log in any order ([`replay_chunks`]), each of them bucket by bucket
-//! ([`MetTables`]). What is left of the order, and why that is enough:
+//! ([`BatchTargets`]). What is left of the order, and why that is enough:
 //! - Of each key the newest version counts, and a MemTable leaves out what is older (its M1): then
 //!   it holds fewer old versions, which nobody could read, as no snapshot is older than the open.
 //! - A MemTable's pin is the oldest segment of all its records, left out or not.
@@ -48,30 +48,30 @@ use arc_swap::ArcSwap;
 use gabion_media::Disk;
 use parking_lot::{Mutex, RwLock};
 
-use super::background::agenda::Agenda;
+use super::background::bucket_queue::BucketQueue;
 use super::bucket::file::{TableFile, table_meta};
 use super::bucket::prefix_index::common_prefix_len;
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
-use super::jobs::fresh::Fresh;
-use super::manifest::{self, Directory, Edit, Manifest, ManifestState, inspect};
-use super::policy::throttle::Throttle;
+use super::jobs::prewarm::PrewarmQueue;
+use super::manifest::{self, Manifest, ManifestLookup, ManifestState, VersionEdit, inspect};
+use super::policy::write_controller::WriteController;
 use super::readpath::has_newer;
-use super::readpath::residency::Residency;
-use super::writepath::grouped::{MetTables, Window};
-use super::writepath::written::Written;
-use super::writepath::{Leader, Turns};
-use super::{Install, Keyspace, Versions, Wip};
+use super::readpath::residency::PageResidency;
+use super::writepath::dirty_buckets::DirtyBuckets;
+use super::writepath::grouped::{BatchTargets, GroupWindow};
+use super::writepath::{PublishOrder, WipWriteHalf};
+use super::{InstallState, VersionSet, Wip, WipKeyspace};
 use crate::cache::BlockCache;
 use crate::engine::counters::{Counter, Tally};
-use crate::engine::keyspaces::{Dropped, position};
-use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
-use crate::engine::own_options::OwnOptions;
-use crate::engine::range_deletes::Deletes;
+use crate::engine::keyspaces::{DropSeq, position};
+use crate::engine::live_options::LiveKeyspaceOptions;
+use crate::engine::memtable::{ChunkPool, MemTable, OrderPolicy};
+use crate::engine::range_deletes::RangeDeletes;
 use crate::engine::root_file::{no_store, store_exists};
-use crate::engine::snapshots::Protected;
-use crate::engine::ssd::{Consumers, Lifecycle, OpenedLog, Shell, StoreLock};
+use crate::engine::snapshots::ProtectedSeqs;
+use crate::engine::ssd::{ConsumerTable, Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{
-    Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
+    Chunk, Log, LogOp, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads,
 };
 use crate::memory::Memory;
 use crate::names::{CURRENT, parse_table_name, table_name};
@@ -95,7 +95,7 @@ impl Wip {
     fn open_by_threads(disk: Disk, options: Options, threads: usize) -> Result<Arc<Wip>> {
         // Nothing is left behind where no store is to be made, not even the lock file.
         match inspect(&disk)? {
-            Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
+            ManifestLookup::Free if !options.create_if_missing => return Err(no_store(&disk)),
             _ => {}
         }
         let lock = Arc::new(StoreLock::take(&disk)?);
@@ -114,11 +114,11 @@ impl Wip {
             lock: &lock,
             cache: &cache,
             pool: &pool,
-            keep: KeepOrder::of(&options),
+            keep: OrderPolicy::of(&options),
         };
         let keyspaces = parts.build(manifest.state())?;
         let (mut end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
-        let consumers = Consumers::open(&disk)?;
+        let consumers = ConsumerTable::open(&disk)?;
         end.keep_for(&disk, &consumers.stand_at())?;
 
         let log_options = LogOptions {
@@ -132,8 +132,8 @@ impl Wip {
             OpenedLog::new(&disk, consumers, pending, settled, manifest.is_usable())?;
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
-        let throttle = Throttle::new(&options);
-        let turns = Turns::new(options.tuning.writers_side_by_side);
+        let throttle = WriteController::new(&options);
+        let turns = PublishOrder::new(options.tuning.writers_side_by_side);
         let shell = Shell::new((disk, lock), options, memory, keyspaces, log, last_seq);
         shell.moments.raise(manifest.state().moment);
         let engine = Arc::new(Wip {
@@ -141,22 +141,22 @@ impl Wip {
             cache,
             pool,
             published_segment: AtomicU64::new(segment),
-            leader: RwLock::new(Leader::new(write_half, last_seq + 1)),
+            leader: RwLock::new(WipWriteHalf::new(write_half, last_seq + 1)),
             turns,
-            versions: Mutex::new(Versions {
+            versions: Mutex::new(VersionSet {
                 manifest,
                 next_file,
                 next_bucket,
             }),
-            install: Mutex::new(Install::default()),
+            install: Mutex::new(InstallState::default()),
             idleness: Mutex::default(),
             throttle,
             totals: Mutex::default(),
-            residency: Residency::default(),
-            fresh: Fresh::default(),
-            agenda: Agenda::default(),
+            residency: PageResidency::default(),
+            fresh: PrewarmQueue::default(),
+            agenda: BucketQueue::default(),
             ledger: Mutex::default(),
-            written: Written::default(),
+            written: DirtyBuckets::default(),
             bucket_count: AtomicUsize::new(0),
             table_reads: Tally::default(),
             #[cfg(test)]
@@ -199,7 +199,7 @@ impl Wip {
                 false => self.fail(error),
             }
         })?;
-        *self.leader.write() = Leader::new(Some(log), last_seq + 1);
+        *self.leader.write() = WipWriteHalf::new(Some(log), last_seq + 1);
         Ok(())
     }
 
@@ -213,11 +213,11 @@ impl Wip {
         let sealed = log.close()?;
         let mut versions = self.versions.lock();
         let mut edits = vec![
-            Edit::LogSealed {
+            VersionEdit::LogSealed {
                 segment: sealed.segment,
                 length: sealed.length,
             },
-            Edit::LastSeq { seq: last_seq },
+            VersionEdit::LastSeq { seq: last_seq },
         ];
         edits.extend(self.moment_edit(versions.manifest.state().expires()));
         versions.manifest.close_clean(&edits)
@@ -227,10 +227,10 @@ impl Wip {
 /// The manifest of the store, or of a new one.
 fn open_manifest(disk: &Disk, options: &Options) -> Result<Manifest> {
     match inspect(disk)? {
-        Directory::Store if options.error_if_exists => Err(store_exists(disk)),
-        Directory::Store => Manifest::open(disk),
-        Directory::Free if options.create_if_missing => Manifest::create(disk),
-        Directory::Free => Err(no_store(disk)),
+        ManifestLookup::Store if options.error_if_exists => Err(store_exists(disk)),
+        ManifestLookup::Store => Manifest::open(disk),
+        ManifestLookup::Free if options.create_if_missing => Manifest::create(disk),
+        ManifestLookup::Free => Err(no_store(disk)),
     }
 }
 
@@ -242,12 +242,12 @@ fn settle(
     last_seq: Seq,
 ) -> Result<Log> {
     pending.settle(disk, |seals| {
-        let seals = seals.iter().map(|log| Edit::LogSealed {
+        let seals = seals.iter().map(|log| VersionEdit::LogSealed {
             segment: log.segment,
             length: log.length,
         });
-        let mut edits: Vec<Edit> = seals.collect();
-        edits.push(Edit::LastSeq { seq: last_seq });
+        let mut edits: Vec<VersionEdit> = seals.collect();
+        edits.push(VersionEdit::LastSeq { seq: last_seq });
         manifest.apply(&edits)?;
         remove_orphans(disk, manifest)
     })
@@ -260,12 +260,12 @@ struct Parts<'p> {
     cache: &'p Arc<BlockCache>,
     pool: &'p Arc<ChunkPool>,
     /// When the MemTables are in order.
-    keep: KeepOrder,
+    keep: OrderPolicy,
 }
 
 impl Parts<'_> {
     /// The keyspaces as the manifest describes them.
-    fn build(&self, state: &ManifestState) -> Result<Vec<Arc<Keyspace>>> {
+    fn build(&self, state: &ManifestState) -> Result<Vec<Arc<WipKeyspace>>> {
         let files = self.open_files(state)?;
         let mut by_keyspace: HashMap<u32, Vec<(&[u8], u64)>> = HashMap::new();
         for (number, bucket) in &state.buckets {
@@ -301,19 +301,19 @@ impl Parts<'_> {
                     active: Arc::new(MemTable::with_order(self.pool, 0, self.keep, common)),
                     frozen: Vec::new(),
                     levels: Arc::new(levels),
-                    deletes: Deletes::default(),
+                    deletes: RangeDeletes::default(),
                 };
-                state.deletes = state.index_deletes(&Protected::only(SEQ_MAX))?;
+                state.deletes = state.index_deletes(&ProtectedSeqs::only(SEQ_MAX))?;
                 buckets.push(Arc::new(Bucket::new((*id, *number), lower, upper, state)));
             }
             let router = ArcSwap::from_pointee(Router::new(buckets));
             let options = state.options.get(id).cloned().unwrap_or_default();
-            keyspaces.push(Arc::new(Keyspace {
+            keyspaces.push(Arc::new(WipKeyspace {
                 id: *id,
                 name: name.clone(),
                 router,
-                own: OwnOptions::new(options, expiring.contains(id)),
-                dropped: Dropped::default(),
+                own: LiveKeyspaceOptions::new(options, expiring.contains(id)),
+                dropped: DropSeq::default(),
             }));
         }
         Ok(keyspaces)
@@ -366,7 +366,7 @@ fn levels_of(runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>>) -> Levels {
 fn replay_log(
     disk: &Disk,
     state: &ManifestState,
-    keyspaces: &[Arc<Keyspace>],
+    keyspaces: &[Arc<WipKeyspace>],
     pool: &ChunkPool,
     threads: usize,
 ) -> Result<(ReplayEnd, Seq)> {
@@ -388,7 +388,7 @@ fn replay_log(
 /// A keyspace that a log is replayed into.
 struct Target {
     id: u32,
-    keyspace: Arc<Keyspace>,
+    keyspace: Arc<WipKeyspace>,
     router: Arc<Router>,
     /// What is in the tables of each bucket, by its position in the router: all up to the first
     /// number, and nothing above the second, which is larger only where pairs were ingested.
@@ -396,7 +396,7 @@ struct Target {
 }
 
 impl Target {
-    fn new(state: &ManifestState, keyspace: &Arc<Keyspace>) -> Target {
+    fn new(state: &ManifestState, keyspace: &Arc<WipKeyspace>) -> Target {
         let router = keyspace.router.load_full();
         let in_tables = |bucket: &Arc<Bucket>| {
             let known = state.buckets.get(&bucket.id);
@@ -412,7 +412,7 @@ impl Target {
     }
 
     /// Whether a table has a write of a bucket, or a newer version of its key.
-    fn has(&self, position: usize, hash: u64, operation: &Op<'_>) -> Result<bool> {
+    fn has(&self, position: usize, hash: u64, operation: &LogOp<'_>) -> Result<bool> {
         let (flushed, newest) = self.in_tables[position];
         if operation.seq <= flushed || operation.seq >= newest {
             return Ok(operation.seq <= flushed);
@@ -423,13 +423,13 @@ impl Target {
     }
 
     /// Deletes the keys of a range in the buckets whose tables do not have that range delete.
-    fn delete_range(&self, range: &Op<'_>, segment: u64) {
+    fn delete_range(&self, range: &LogOp<'_>, segment: u64) {
         let upper = (!range.value.is_empty()).then_some(range.value);
         let first = self.router.position(range.key);
         let touched = self.router.touching(range.key, upper);
         for (bucket, (flushed, _)) in touched.zip(&self.in_tables[first..]) {
             if range.seq > *flushed {
-                let protected = Protected::only(SEQ_MAX);
+                let protected = ProtectedSeqs::only(SEQ_MAX);
                 bucket.delete_range((range.key, upper), range.seq, segment, &&protected);
             }
         }
@@ -441,20 +441,20 @@ struct Inserter<'r> {
     targets: &'r [Target],
     pool: &'r ChunkPool,
     /// The tables that it has met, by the positions of their targets.
-    met: Vec<MetTables>,
+    met: Vec<BatchTargets>,
 }
 
 impl<'r> Inserter<'r> {
     fn new(targets: &'r [Target], pool: &'r ChunkPool) -> Inserter<'r> {
         let mut met = Vec::new();
-        met.resize_with(targets.len(), MetTables::default);
+        met.resize_with(targets.len(), BatchTargets::default);
         Inserter { targets, pool, met }
     }
 
     fn apply(&mut self, chunk: &Chunk<'_>) -> Result<()> {
         let segment = chunk.segment();
-        let mut windows: Vec<Window<'_>> = Vec::new();
-        windows.resize_with(self.targets.len(), Window::default);
+        let mut windows: Vec<GroupWindow<'_>> = Vec::new();
+        windows.resize_with(self.targets.len(), GroupWindow::default);
         for operation in chunk.operations() {
             // What a keyspace held that was dropped went with it.
             let Ok(at) = position(self.targets, operation.keyspace, |target| target.id) else {
@@ -484,7 +484,7 @@ impl<'r> Inserter<'r> {
         Ok(())
     }
 
-    fn insert(&mut self, target: usize, window: &mut Window<'_>, segment: u64) {
+    fn insert(&mut self, target: usize, window: &mut GroupWindow<'_>, segment: u64) {
         if !window.is_empty() {
             self.pool.stock(STOCK_CHUNKS);
             self.met[target].insert(window, segment);
@@ -493,7 +493,7 @@ impl<'r> Inserter<'r> {
 }
 
 /// The largest sequence number in the tables of a bucket.
-fn newest_of(state: &ManifestState, bucket: &manifest::BucketState) -> Seq {
+fn newest_of(state: &ManifestState, bucket: &manifest::BucketRecord) -> Seq {
     let files = bucket.tables.iter().map(|table| table.file);
     let metas = files.filter_map(|file| state.files.get(&file));
     metas.map(|file| file.meta.max_seq).max().unwrap_or(0)

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use gabion_media::seeded::Random;
+use gabion_media::seeded::SeededRng;
 use gabion_media::{Disk, SimDisk};
 
-use super::super::readpath::scan::Scan;
-use super::super::{Keyspace, Wip, Write};
+use super::super::readpath::scan::WipScan;
+use super::super::{Wip, WipKeyspace, Write};
 use super::*;
 use crate::Tuning;
-use crate::engine::ssd::Commit;
+use crate::engine::ssd::CommitWrites;
 use crate::log::BatchEncoder;
 
 /// Keys of each keyspace: few, so that most are overwritten in the log.
@@ -40,13 +40,13 @@ fn open(sim: &SimDisk, threads: usize) -> Arc<Wip> {
     Wip::open_by_threads(Disk::simulated(sim), options(), threads).unwrap()
 }
 
-fn keyspaces(engine: &Wip) -> Vec<Arc<Keyspace>> {
+fn keyspaces(engine: &Wip) -> Vec<Arc<WipKeyspace>> {
     let keyspaces = NAMES.map(|name| engine.create_keyspace(name).unwrap());
     keyspaces.into()
 }
 
 /// Adds a random operation to a batch and does it in the twin.
-fn add(random: &mut Random, batch: &mut BatchEncoder, keyspace: u32, twin: &mut Twin) {
+fn add(random: &mut SeededRng, batch: &mut BatchEncoder, keyspace: u32, twin: &mut Twin) {
     let number = random.below(KEYS);
     match random.below(3_000) {
         0 => {
@@ -67,7 +67,7 @@ fn add(random: &mut Random, batch: &mut BatchEncoder, keyspace: u32, twin: &mut 
 }
 
 /// Writes batches, most of them of one operation.
-fn write(random: &mut Random, engine: &Wip, twins: &mut [Twin], operations: u64) {
+fn write(random: &mut SeededRng, engine: &Wip, twins: &mut [Twin], operations: u64) {
     let keyspaces = keyspaces(engine);
     let mut written = 0;
     while written < operations {
@@ -86,7 +86,7 @@ fn write(random: &mut Random, engine: &Wip, twins: &mut [Twin], operations: u64)
 }
 
 /// Sorted pairs, some of them of keys that the log has.
-fn ingest(random: &mut Random, engine: &Wip, twins: &mut [Twin]) {
+fn ingest(random: &mut SeededRng, engine: &Wip, twins: &mut [Twin]) {
     let at = random.index(NAMES.len());
     let keyspace = &keyspaces(engine)[at];
     let mut ingest = engine.ingest(keyspace).unwrap();
@@ -99,11 +99,11 @@ fn ingest(random: &mut Random, engine: &Wip, twins: &mut [Twin]) {
 }
 
 /// All that a store says: by scans from both ends, which must agree, and by gets.
-fn read(engine: &Arc<Wip>, keyspace: &Keyspace) -> Twin {
+fn read(engine: &Arc<Wip>, keyspace: &WipKeyspace) -> Twin {
     let scan = || {
         let store = Arc::<Wip>::clone(engine);
         let (lower, upper) = (Bound::Unbounded, Bound::Unbounded);
-        Scan::new(store, keyspace, engine.begin_snapshot(), lower, upper)
+        WipScan::new(store, keyspace, engine.begin_snapshot(), lower, upper)
     };
     let mut forward = Vec::new();
     let mut front = scan();
@@ -143,7 +143,7 @@ fn pins(engine: &Wip) -> Vec<(u64, Option<u64>, Seq, usize)> {
 #[test]
 fn a_store_says_the_same_however_many_threads_replay_its_log() {
     for seed in 0..6 {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let sim = SimDisk::new();
         let mut twins = vec![Twin::new(); NAMES.len()];
         let engine = open(&sim, 0);
@@ -185,7 +185,7 @@ fn a_store_says_the_same_however_many_threads_replay_its_log() {
             );
 
             // It goes on as any store does, and is killed again, before and after a flush.
-            let (mut random, mut twins) = (Random::new(seed), twins.clone());
+            let (mut random, mut twins) = (SeededRng::new(seed), twins.clone());
             write(&mut random, &engine, &mut twins, 3_000);
             let again = open(&sim.process_kill(sim.ops()), threads);
             assert_same(&again, &twins);

@@ -18,19 +18,21 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::block_layout::{Encoding, HEADER_BYTES, KIND_BITS, LEN_WIDTH, MARK_BYTES_MAX};
-use super::codec::Packed;
-use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_stored, is_same, u16_at, u64_at};
+use super::codec::CompressedBlock;
+use super::layout::{
+    CheckResult, TRAILER_BYTES, after_prefix, check_stored, is_same, u16_at, u64_at,
+};
 use crate::types::{Kind, SEQ_MAX, Seq, prefix_of};
 use gabion_media::{prefetch_bytes, prefetch_line};
 
-/// Parts of a block between which [`Block::lower_bound`] decides first.
+/// Parts of a block between which [`TableBlock::lower_bound`] decides first.
 const FENCES: usize = 8;
 /// What it asks for behind the place that it found: about what the next four steps look at.
 const PREFETCH_BYTES: usize = 512;
 
 /// Where the parts of a block lie; computed from its header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct BlockShape {
     /// Number of entries.
     pub(super) count: usize,
     /// Length of the shared prefix.
@@ -45,18 +47,18 @@ pub(super) struct Shape {
     base: Seq,
 }
 
-impl Shape {
+impl BlockShape {
     /// Reads the header of a block of `bytes`.
     #[inline]
-    pub(super) fn read(bytes: &[u8]) -> Shape {
+    pub(super) fn read(bytes: &[u8]) -> BlockShape {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Shape::default();
+            return BlockShape::default();
         };
         let [c0, c1, p0, p1, mark_width, len_width, s0, s1, base @ ..] = *header;
         let count = usize::from(u16::from_le_bytes([c0, c1]));
         let prefix_len = usize::from(u16::from_le_bytes([p0, p1]));
         let offsets_at = HEADER_BYTES + count + prefix_len;
-        Shape {
+        BlockShape {
             count,
             prefix_len,
             offsets_at,
@@ -72,7 +74,7 @@ impl Shape {
 
     /// The same, of a table to whose sequence numbers `by` is added.
     #[inline]
-    pub(super) fn raised(mut self, by: Seq) -> Shape {
+    pub(super) fn raised(mut self, by: Seq) -> BlockShape {
         self.base = self.base.wrapping_add(by);
         self
     }
@@ -86,13 +88,13 @@ impl Shape {
 
     /// The entry at `position`, which is below the count, of the block in `bytes`.
     #[inline]
-    pub(super) fn entry(&self, bytes: &[u8], position: usize) -> Found {
+    pub(super) fn entry(&self, bytes: &[u8], position: usize) -> BlockEntry {
         self.entry_from(bytes, position, self.start_of(bytes, position))
     }
 
-    /// As [`Shape::entry`], of an entry that begins at `start`, where the one before it ends.
+    /// As [`BlockShape::entry`], of an entry that begins at `start`, where the one before it ends.
     #[inline]
-    pub(super) fn entry_from(&self, bytes: &[u8], position: usize, start: usize) -> Found {
+    pub(super) fn entry_from(&self, bytes: &[u8], position: usize, start: usize) -> BlockEntry {
         let end = if position + 1 < self.count {
             self.start_of(bytes, position + 1)
         } else {
@@ -101,7 +103,7 @@ impl Shape {
         // The trailer is eight bytes, so a mark can be loaded as eight bytes anywhere.
         let mark = u64_at(bytes, start).unwrap_or_default() & self.mark_mask;
         let (suffix_at, suffix_len) = self.suffix_place(bytes, start);
-        Found {
+        BlockEntry {
             seq: self.base.wrapping_add(mark >> KIND_BITS),
             kind: kind_of(mark).unwrap_or(Kind::Delete),
             suffix_at,
@@ -127,7 +129,7 @@ impl Shape {
         bytes.get(at..at + len).unwrap_or_default()
     }
 
-    /// As [`prefix_of`] of [`Shape::suffix`], for one load.
+    /// As [`prefix_of`] of [`BlockShape::suffix`], for one load.
     #[inline]
     fn suffix_prefix(&self, bytes: &[u8], position: usize) -> u64 {
         let (at, len) = self.suffix_place(bytes, self.start_of(bytes, position));
@@ -137,7 +139,7 @@ impl Shape {
 
 /// One entry of a block: what its mark says, and where key and value lie in the block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct BlockEntry {
     /// Sequence number.
     pub(super) seq: Seq,
     /// Kind.
@@ -152,30 +154,30 @@ pub(super) struct Found {
 
 /// A checked block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block<'a> {
+pub(super) struct TableBlock<'a> {
     bytes: &'a [u8],
-    shape: Shape,
+    shape: BlockShape,
 }
 
-impl<'a> Block<'a> {
+impl<'a> TableBlock<'a> {
     /// The block in `bytes`, which [`check`] or [`unpack`] found sound before.
     #[inline]
-    pub(super) fn new(bytes: &'a [u8]) -> Block<'a> {
-        Block {
+    pub(super) fn new(bytes: &'a [u8]) -> TableBlock<'a> {
+        TableBlock {
             bytes,
-            shape: Shape::read(bytes),
+            shape: BlockShape::read(bytes),
         }
     }
 
     /// The block in `bytes` whose shape was read before.
     #[inline]
-    pub(super) fn with_shape(bytes: &'a [u8], shape: Shape) -> Block<'a> {
-        Block { bytes, shape }
+    pub(super) fn with_shape(bytes: &'a [u8], shape: BlockShape) -> TableBlock<'a> {
+        TableBlock { bytes, shape }
     }
 
     /// Where the parts lie.
     #[cfg(test)]
-    pub(super) fn shape(&self) -> Shape {
+    pub(super) fn shape(&self) -> BlockShape {
         self.shape
     }
 
@@ -205,7 +207,7 @@ impl<'a> Block<'a> {
 
     /// The entry at `position`, which is below the count.
     #[inline]
-    pub(super) fn entry(&self, position: usize) -> Found {
+    pub(super) fn entry(&self, position: usize) -> BlockEntry {
         self.shape.entry(self.bytes, position)
     }
 
@@ -271,7 +273,7 @@ impl<'a> Block<'a> {
 
     /// The newest version of `key` that is at most `seq`; `tag` is the lowest byte of its hash.
     #[inline]
-    pub(super) fn get(&self, key: &[u8], tag: u8, seq: Seq) -> Option<Found> {
+    pub(super) fn get(&self, key: &[u8], tag: u8, seq: Seq) -> Option<BlockEntry> {
         let suffix = after_prefix(key, self.prefix())?;
         for position in memchr::memchr_iter(tag, self.tags()) {
             let found = self.entry(position);
@@ -319,8 +321,8 @@ impl<'a> Block<'a> {
         self.search(range, &suffix)
     }
 
-    /// As [`Block::lower_bound_in`], looked for from the front of the range in steps that double:
-    /// for a place that is expected there.
+    /// As [`TableBlock::lower_bound_in`], looked for from the front of the range in steps that
+    /// double: for a place that is expected there.
     #[inline]
     pub(super) fn lower_bound_near(&self, range: Range<usize>, key: &[u8]) -> usize {
         let suffix = match self.suffix_of(key) {
@@ -372,7 +374,7 @@ impl<'a> Block<'a> {
     }
 }
 
-impl Found {
+impl BlockEntry {
     /// [`prefix_of`] what follows the shared prefix in the entry's key; `bytes` is its block.
     #[inline]
     pub(super) fn suffix_prefix(&self, bytes: &[u8]) -> u64 {
@@ -412,8 +414,8 @@ fn kind_of(mark: u64) -> Option<Kind> {
     Kind::from_u8(number)
 }
 
-/// Asks for the memory around which [`Block::lower_bound`] looks first, as it is where entries are
-/// of about equal length, before the block says where they begin.
+/// Asks for the memory around which [`TableBlock::lower_bound`] looks first, as it is where entries
+/// are of about equal length, before the block says where they begin.
 #[inline]
 pub(super) fn prefetch_fences(bytes: &[u8]) {
     for number in 1..FENCES {
@@ -424,22 +426,26 @@ pub(super) fn prefetch_fences(bytes: &[u8]) {
 
 /// Checks a block that was read from `offset` of file `file`: its checksum and, unless it is
 /// compressed, every length and offset in it. Returns what has to be unpacked first.
-pub(super) fn check(file: u64, offset: u64, stored: &[u8]) -> Checked<Option<Packed<'_>>> {
+pub(super) fn check(
+    file: u64,
+    offset: u64,
+    stored: &[u8],
+) -> CheckResult<Option<CompressedBlock<'_>>> {
     match check_stored(file, offset, stored)? {
         (Encoding::Plain, _) => check_entries(stored).map(|()| None),
-        (encoding, body) => Packed::read(encoding, body).map(Some),
+        (encoding, body) => CompressedBlock::read(encoding, body).map(Some),
     }
 }
 
 /// Makes a block of a compressed one, in as many bytes as that says, and checks every length and
 /// offset in it.
-pub(super) fn unpack(packed: Packed<'_>, block: &mut [u8]) -> Checked<()> {
+pub(super) fn unpack(packed: CompressedBlock<'_>, block: &mut [u8]) -> CheckResult<()> {
     packed.unpack(block)?;
     check_entries(block)
 }
 
-fn check_entries(bytes: &[u8]) -> Checked<()> {
-    let block = Block::new(bytes);
+fn check_entries(bytes: &[u8]) -> CheckResult<()> {
+    let block = TableBlock::new(bytes);
     let shape = block.shape;
     let widths_sound = (1..=MARK_BYTES_MAX).contains(&shape.mark_width)
         && (shape.len_width == 0 || shape.len_width == LEN_WIDTH)
@@ -452,7 +458,7 @@ fn check_entries(bytes: &[u8]) -> Checked<()> {
     }
     let mut start = shape.entries_at;
     for position in 0..shape.count {
-        let Found {
+        let BlockEntry {
             seq, value_at, end, ..
         } = block.entry(position);
         // The suffix length is read only where the entry has room for it.

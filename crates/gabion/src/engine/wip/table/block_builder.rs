@@ -233,7 +233,7 @@ fn word(number: usize) -> [u8; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::{Block, check};
+    use super::super::block::{TableBlock, check};
     use super::super::layout::append_trailer;
     use super::*;
     use crate::types::{SEQ_MAX, prefix_after};
@@ -285,7 +285,7 @@ mod tests {
             let mut bytes = Vec::new();
             builder.encode(&mut bytes);
             append_trailer(&mut bytes, 0, 1, 2);
-            let block = Block::new(&bytes);
+            let block = TableBlock::new(&bytes);
             let probes = (0..count * 7 + 9).map(|number| format!("k{number:05}").into_bytes());
             for probe in probes.chain([b"".to_vec(), b"k".to_vec(), b"z".to_vec()]) {
                 let expected = keys.iter().filter(|key| **key < probe).count();
@@ -310,7 +310,7 @@ mod tests {
             let bytes = built(&entries);
             for (at, key) in keys.iter().enumerate() {
                 for skip in 0..=key.len() {
-                    let found = Block::new(&bytes).prefix_after(at, skip);
+                    let found = TableBlock::new(&bytes).prefix_after(at, skip);
                     assert_eq!(found, prefix_after(key, skip), "{shared} {key:?} {skip}");
                 }
             }
@@ -337,7 +337,7 @@ mod tests {
             let block = built(&[(b"a", 0, Kind::Put, b""), (b"b", distance, Kind::Put, b"")]);
             assert_eq!(block[4], width, "{distance}");
             assert!(matches!(check(1, 2, &block), Ok(None)));
-            let found = Block::new(&block).get(b"b", 0xa1, distance);
+            let found = TableBlock::new(&block).get(b"b", 0xa1, distance);
             assert_eq!(found.map(|found| found.seq), Some(distance));
         }
     }

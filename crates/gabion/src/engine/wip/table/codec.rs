@@ -28,7 +28,7 @@ use std::fmt;
 use lz4_flex::block::CompressTable;
 
 use super::block_layout::{Encoding, HEADER_BYTES, LEN_WIDTH, MARK_BYTES_MAX, SLOT_BYTES};
-use super::layout::{Checked, TRAILER_BYTES};
+use super::layout::{CheckResult, TRAILER_BYTES};
 use crate::limits::{KEY_BYTES_MAX, STORED_BYTES_MAX};
 use crate::options::Compression;
 
@@ -50,7 +50,7 @@ fn worth(len: usize) -> usize {
 }
 
 /// Compresses blocks, one after the other.
-pub(super) struct Packer {
+pub(super) struct BlockCompressor {
     method: Method,
     scratch: Vec<u8>,
 }
@@ -62,9 +62,9 @@ enum Method {
     Zstd(zstd::bulk::Compressor<'static>),
 }
 
-impl Packer {
+impl BlockCompressor {
     /// Compresses as the options say, which were checked.
-    pub(super) fn new(compression: Compression) -> Packer {
+    pub(super) fn new(compression: Compression) -> BlockCompressor {
         let method = match compression {
             Compression::None => Method::Plain,
             Compression::Lz4 => Method::Lz4(Box::default()),
@@ -76,7 +76,7 @@ impl Packer {
             #[cfg(not(feature = "zstd"))]
             Compression::Zstd(_) => unreachable!("the options refuse what is not built in"),
         };
-        Packer {
+        BlockCompressor {
             method,
             scratch: Vec::new(),
         }
@@ -122,7 +122,7 @@ impl Packer {
     }
 }
 
-impl fmt::Debug for Packer {
+impl fmt::Debug for BlockCompressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.method {
             Method::Plain => "Packer(none)",
@@ -144,15 +144,15 @@ fn pack_lz4(table: &mut CompressTable, plain: &[u8], scratch: &mut Vec<u8>) -> O
 
 /// A compressed block whose checksum was found right.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packed<'a> {
+pub(super) struct CompressedBlock<'a> {
     encoding: Encoding,
     plain_len: usize,
     payload: &'a [u8],
 }
 
-impl<'a> Packed<'a> {
+impl<'a> CompressedBlock<'a> {
     /// Reads the body of a block on the medium and checks its lengths.
-    pub(super) fn read(encoding: Encoding, body: &'a [u8]) -> Checked<Packed<'a>> {
+    pub(super) fn read(encoding: Encoding, body: &'a [u8]) -> CheckResult<CompressedBlock<'a>> {
         let (length, payload) = body
             .split_first_chunk::<LENGTH_BYTES>()
             .ok_or("the compressed block is shorter than its length")?;
@@ -166,7 +166,7 @@ impl<'a> Packed<'a> {
             .ok()
             .filter(|len| length <= possible.min(PLAIN_BYTES_MAX) && body.len() <= worth(*len))
             .ok_or("the length of the compressed block is impossible")?;
-        Ok(Packed {
+        Ok(CompressedBlock {
             encoding,
             plain_len,
             payload,
@@ -178,13 +178,13 @@ impl<'a> Packed<'a> {
         self.encoding
     }
 
-    /// Bytes that [`Packed::unpack`] fills.
+    /// Bytes that [`CompressedBlock::unpack`] fills.
     pub(super) fn block_len(&self) -> usize {
         self.plain_len + TRAILER_BYTES
     }
 
-    /// Makes the block in the first [`Packed::block_len`] bytes of `block`.
-    pub(super) fn unpack(&self, block: &mut [u8]) -> Checked<()> {
+    /// Makes the block in the first [`CompressedBlock::block_len`] bytes of `block`.
+    pub(super) fn unpack(&self, block: &mut [u8]) -> CheckResult<()> {
         let (plain, rest) = block
             .split_at_mut_checked(self.plain_len)
             .ok_or("there is no room for the block")?;
@@ -223,13 +223,13 @@ mod tests {
     /// What the packer makes of a body, if it makes anything of it.
     fn packed(compression: Compression, plain: &[u8]) -> (Encoding, Vec<u8>) {
         let mut out = [b"before", plain].concat();
-        let encoding = Packer::new(compression).pack(&mut out, 6);
+        let encoding = BlockCompressor::new(compression).pack(&mut out, 6);
         assert_eq!(&out[..6], b"before");
         (encoding, out.split_off(6))
     }
 
-    fn unpacked(encoding: Encoding, body: &[u8]) -> Checked<Vec<u8>> {
-        let packed = Packed::read(encoding, body)?;
+    fn unpacked(encoding: Encoding, body: &[u8]) -> CheckResult<Vec<u8>> {
+        let packed = CompressedBlock::read(encoding, body)?;
         let mut block = vec![0xee; packed.block_len()];
         packed.unpack(&mut block)?;
         assert_eq!(block.split_off(packed.plain_len), [0; TRAILER_BYTES]);
@@ -315,12 +315,12 @@ mod tests {
                 body[..4].copy_from_slice(&length.to_le_bytes());
                 body
             };
-            assert!(Packed::read(encoding, &body(limit)).is_ok());
-            assert!(Packed::read(encoding, &body(limit + 1)).is_err());
+            assert!(CompressedBlock::read(encoding, &body(limit)).is_ok());
+            assert!(CompressedBlock::read(encoding, &body(limit + 1)).is_err());
         }
-        assert!(Packed::read(Encoding::Lz4, &body).is_ok());
-        assert!(Packed::read(Encoding::Lz4, &[1, 0, 0]).is_err());
-        assert!(Packed::read(Encoding::Plain, &body).is_err());
+        assert!(CompressedBlock::read(Encoding::Lz4, &body).is_ok());
+        assert!(CompressedBlock::read(Encoding::Lz4, &[1, 0, 0]).is_err());
+        assert!(CompressedBlock::read(Encoding::Plain, &body).is_err());
     }
 
     proptest! {

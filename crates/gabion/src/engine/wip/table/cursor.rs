@@ -16,11 +16,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::block::{Block, Shape};
+use super::block::{BlockShape, TableBlock};
 use super::block_layout::Encoding;
 use super::blocks::CursorBlock;
 use super::reader::Table;
-use super::stretch::Stretch;
+use super::visible_span::VisibleSpan;
 use crate::bytes::copy_to;
 use crate::error::Result;
 use crate::slice::Slice;
@@ -54,7 +54,7 @@ pub(crate) struct TableCursor {
     /// What has the block, and where in it.
     buffer: CursorBlock,
     place: Range<usize>,
-    shape: Shape,
+    shape: BlockShape,
     valid: bool,
     position: usize,
     seq: Seq,
@@ -123,7 +123,7 @@ impl TableCursor {
             sought: None,
             buffer: CursorBlock::default(),
             place: 0..0,
-            shape: Shape::default(),
+            shape: BlockShape::default(),
             valid: false,
             position: 0,
             seq: 0,
@@ -296,7 +296,7 @@ impl TableCursor {
     /// `stops`; `None` when the current one is not, and of a table with merges, whose values are
     /// not in its blocks. Only for a cursor that is valid and reads through the cache. The cursor
     /// itself stays where it is; [`TableCursor::leave`] makes it follow.
-    pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<Stretch> {
+    pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<VisibleSpan> {
         debug_assert!(self.valid && matches!(self.source, Source::Cache(_)));
         if self.table.has_merges() {
             return None;
@@ -310,7 +310,7 @@ impl TableCursor {
             }
         }
         let held = || self.table.hold(&self.buffer);
-        (limit > self.position).then(|| Stretch::new(held(), self.shape, self.position, limit))
+        (limit > self.position).then(|| VisibleSpan::new(held(), self.shape, self.position, limit))
     }
 
     /// Whether the last entry of the block has `key` or a greater one.
@@ -320,7 +320,7 @@ impl TableCursor {
     }
 
     /// Goes to the next entry that `stretch`, taken at this place, would look at.
-    pub(crate) fn leave(&mut self, stretch: &Stretch) -> Result<()> {
+    pub(crate) fn leave(&mut self, stretch: &VisibleSpan) -> Result<()> {
         if stretch.position() < self.shape.count {
             self.settle(stretch.position());
             return Ok(());
@@ -372,7 +372,7 @@ impl TableCursor {
     fn settle(&mut self, position: usize) {
         let bytes = self.table.bytes_of(&self.buffer);
         let bytes = bytes.get(self.place.clone()).unwrap_or_default();
-        let block = Block::with_shape(bytes, self.shape);
+        let block = TableBlock::with_shape(bytes, self.shape);
         let found = block.entry(position);
         let suffix = block.part(found.suffix_at, found.value_at);
         let prefix_len = self.shape.prefix_len;
@@ -388,10 +388,10 @@ impl TableCursor {
     }
 
     #[inline]
-    fn block(&self) -> Block<'_> {
+    fn block(&self) -> TableBlock<'_> {
         let bytes = self.table.bytes_of(&self.buffer);
         let bytes = bytes.get(self.place.clone()).unwrap_or_default();
-        Block::with_shape(bytes, self.shape)
+        TableBlock::with_shape(bytes, self.shape)
     }
 
     /// Makes `block` the block at hand. Leaves the cursor invalid.
@@ -413,10 +413,10 @@ impl TableCursor {
         }
         let bytes = self.table.bytes_of(&self.buffer);
         let bytes = bytes.get(self.place.clone()).unwrap_or_default();
-        self.shape = Shape::read(bytes).raised(self.table.seq_base());
+        self.shape = BlockShape::read(bytes).raised(self.table.seq_base());
         self.key.clear();
         self.key
-            .extend_from_slice(Block::with_shape(bytes, self.shape).prefix());
+            .extend_from_slice(TableBlock::with_shape(bytes, self.shape).prefix());
         self.block = Some(block);
         Ok(())
     }

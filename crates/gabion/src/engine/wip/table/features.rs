@@ -13,28 +13,28 @@
 
 /// Some of the features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Features(u32);
+pub(super) struct TableFeatures(u32);
 
-impl Features {
+impl TableFeatures {
     /// None of them.
-    pub(super) const NONE: Features = Features(0);
+    pub(super) const NONE: TableFeatures = TableFeatures(0);
     /// Range deletes.
-    pub(super) const RANGE_DELETES: Features = Features(1);
+    pub(super) const RANGE_DELETES: TableFeatures = TableFeatures(1);
     /// Compressed blocks.
-    pub(super) const PACKED_BLOCKS: Features = Features(1 << 1);
+    pub(super) const PACKED_BLOCKS: TableFeatures = TableFeatures(1 << 1);
     /// All entries have the one sequence number that the manifest gives the table.
-    pub(super) const NUMBERED_BY_MANIFEST: Features = Features(1 << 2);
+    pub(super) const NUMBERED_BY_MANIFEST: TableFeatures = TableFeatures(1 << 2);
     /// Entries that expire.
-    pub(super) const EXPIRIES: Features = Features(1 << 3);
+    pub(super) const EXPIRIES: TableFeatures = TableFeatures(1 << 3);
     /// Merges.
-    pub(super) const MERGES: Features = Features(1 << 4);
+    pub(super) const MERGES: TableFeatures = TableFeatures(1 << 4);
 
     const KNOWN: u32 = (1 << 5) - 1;
 
     /// The features of these bits; an error with the bits that the program does not know.
-    pub(super) fn of(bits: u32) -> Result<Features, u32> {
-        match bits & !Features::KNOWN {
-            0 => Ok(Features(bits)),
+    pub(super) fn of(bits: u32) -> Result<TableFeatures, u32> {
+        match bits & !TableFeatures::KNOWN {
+            0 => Ok(TableFeatures(bits)),
             unknown => Err(unknown),
         }
     }
@@ -45,12 +45,12 @@ impl Features {
     }
 
     /// These and, if it is there, another one.
-    pub(super) fn with_if(self, is_there: bool, feature: Features) -> Features {
-        Features(self.0 | if is_there { feature.0 } else { 0 })
+    pub(super) fn with_if(self, is_there: bool, feature: TableFeatures) -> TableFeatures {
+        TableFeatures(self.0 | if is_there { feature.0 } else { 0 })
     }
 
     /// Whether a feature is among them.
-    pub(super) fn has(self, feature: Features) -> bool {
+    pub(super) fn has(self, feature: TableFeatures) -> bool {
         self.0 & feature.0 != 0
     }
 }

@@ -38,17 +38,17 @@ const _: () = assert!(size_of::<Line>() == LINE_BYTES && align_of::<Line>() == L
 
 /// A blocked Bloom filter in memory; one without lines lets everything pass.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Filter {
+pub(super) struct BloomFilter {
     lines: Vec<Line>,
 }
 
-impl Filter {
+impl BloomFilter {
     /// The filter of the keys with these hashes, about `bits_per_key` bits for each; with 0 bits a
     /// filter that lets everything pass.
-    pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Filter {
+    pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> BloomFilter {
         let bits = hashes.len() as u64 * u64::from(bits_per_key);
         let count = usize::try_from(bits.div_ceil(LINE_BYTES as u64 * 8)).unwrap_or(0);
-        let mut filter = Filter {
+        let mut filter = BloomFilter {
             lines: vec![Line([0; WORDS]); count],
         };
         for hash in hashes {
@@ -75,7 +75,7 @@ impl Filter {
         found != 0
     }
 
-    /// Asks for the memory that [`Filter::may_contain`] waits for.
+    /// Asks for the memory that [`BloomFilter::may_contain`] waits for.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(line) = self.lines.get(self.line_of(hash)) {
@@ -83,7 +83,7 @@ impl Filter {
         }
     }
 
-    /// Appends the bytes that [`Filter::decode`] takes.
+    /// Appends the bytes that [`BloomFilter::decode`] takes.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(self.bytes());
         for line in &self.lines {
@@ -94,7 +94,7 @@ impl Filter {
     }
 
     /// Decodes a filter; `None` when the length is not a whole number of lines.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Filter> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<BloomFilter> {
         let (words, rest) = bytes.as_chunks::<8>();
         let (lines, odd) = words.as_chunks::<WORDS>();
         if !rest.is_empty() || !odd.is_empty() {
@@ -104,7 +104,7 @@ impl Filter {
             .iter()
             .map(|line| Line(line.map(u64::from_le_bytes)))
             .collect();
-        Some(Filter { lines })
+        Some(BloomFilter { lines })
     }
 
     /// Bytes of the filter in memory and on the medium.
@@ -139,11 +139,11 @@ mod tests {
     proptest! {
         #[test]
         fn has_no_false_negatives(hashes: Vec<u64>, bits in 0u32..30) {
-            let filter = Filter::build(&hashes, bits);
+            let filter = BloomFilter::build(&hashes, bits);
             let mut bytes = Vec::new();
             filter.encode(&mut bytes);
             prop_assert_eq!(bytes.len(), filter.bytes());
-            let decoded = Filter::decode(&bytes).unwrap();
+            let decoded = BloomFilter::decode(&bytes).unwrap();
             for hash in &hashes {
                 prop_assert!(filter.may_contain(*hash));
                 prop_assert!(decoded.may_contain(*hash));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn false_positives_stay_within_bounds() {
-        let filter = Filter::build(&hashes(0..100_000), 10);
+        let filter = BloomFilter::build(&hashes(0..100_000), 10);
         let passed = hashes(1_000_000..1_200_000)
             .into_iter()
             .filter(|hash| filter.may_contain(*hash))
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_tag_of_a_key_does_not_follow_from_the_filter() {
-        let filter = Filter::build(&hashes(0..100_000), 10);
+        let filter = BloomFilter::build(&hashes(0..100_000), 10);
         for hash in hashes(0..1000) {
             assert!((0..256).all(|tag| filter.may_contain(hash & !255 | tag)));
         }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn no_bits_mean_no_filter() {
-        let filter = Filter::build(&hashes(0..10), 0);
+        let filter = BloomFilter::build(&hashes(0..10), 0);
         assert_eq!(filter.bytes(), 0);
         assert!(filter.may_contain(77));
     }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn parts_of_lines_are_refused() {
         for len in [1, 8, 63, 65, 72] {
-            assert!(Filter::decode(&vec![0; len]).is_none());
+            assert!(BloomFilter::decode(&vec![0; len]).is_none());
         }
     }
 }

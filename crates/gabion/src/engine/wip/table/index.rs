@@ -20,19 +20,19 @@
 
 use std::ops::Range;
 
-use super::layout::{Checked, Reader, after_prefix, common_len, is_same, put_varint};
+use super::layout::{CheckResult, FieldReader, after_prefix, common_len, is_same, put_varint};
 use super::tree::BlockTree;
 use crate::types::prefix_of;
 
 /// Collects the index while the table is written.
 #[derive(Debug, Default)]
-pub(super) struct IndexBuilder {
+pub(super) struct BlockIndexBuilder {
     lens: Vec<u64>,
     ends: Vec<usize>,
     separators: Vec<u8>,
 }
 
-impl IndexBuilder {
+impl BlockIndexBuilder {
     /// Adds the next block: the last key in it, the first key after it, its length.
     pub(super) fn add(&mut self, last: &[u8], next: Option<&[u8]>, block_len: u64) {
         match next {
@@ -99,17 +99,17 @@ fn separate(last: &[u8], next: &[u8], out: &mut Vec<u8>) {
 
 /// The index in memory.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct BlockIndex {
     common: Vec<u8>,
     tree: BlockTree,
     ends: Vec<usize>,
     rests: Vec<u8>,
 }
 
-impl Index {
+impl BlockIndex {
     /// Decodes the index of a table whose blocks have `data_bytes` together.
-    pub(super) fn decode(bytes: &[u8], data_bytes: u64) -> Checked<Index> {
-        let mut reader = Reader { bytes };
+    pub(super) fn decode(bytes: &[u8], data_bytes: u64) -> CheckResult<BlockIndex> {
+        let mut reader = FieldReader { bytes };
         let count = reader.u32().ok_or("the index does not parse")?;
         let common_len = reader.u32().ok_or("the index does not parse")?;
         let common = reader
@@ -144,7 +144,7 @@ impl Index {
         }
         ends.shrink_to_fit();
         rests.shrink_to_fit();
-        Ok(Index {
+        Ok(BlockIndex {
             common: common.to_vec(),
             tree: BlockTree::new(blocks.into_iter()),
             ends,
@@ -158,7 +158,7 @@ impl Index {
         self.tree.len()
     }
 
-    /// The first block whose separator is at least `key`; [`Index::len`] when there is none.
+    /// The first block whose separator is at least `key`; [`BlockIndex::len`] when there is none.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
         let rest = match self.rest_of(key) {
@@ -174,7 +174,7 @@ impl Index {
         }
     }
 
-    /// Asks for the memory that [`Index::find`] waits for.
+    /// Asks for the memory that [`BlockIndex::find`] waits for.
     #[inline]
     pub(super) fn prefetch(&self, key: &[u8]) {
         if let Ok(rest) = self.rest_of(key) {
@@ -216,7 +216,7 @@ impl Index {
     }
 
     /// Whether `key` is the separator of `block`: only then can the next block have versions of a
-    /// key that [`Index::find`] placed here.
+    /// key that [`BlockIndex::find`] placed here.
     #[inline]
     pub(super) fn is_separator(&self, block: usize, key: &[u8]) -> bool {
         after_prefix(key, &self.common).is_some_and(|rest| is_same(rest, self.rest(block)))
@@ -280,14 +280,14 @@ mod tests {
         ) {
             let keys: Vec<Vec<u8>> = keys.iter().map(|key| [&shared[..], key].concat()).collect();
             // One key per block; the separators are then as tight as they get.
-            let mut builder = IndexBuilder::default();
+            let mut builder = BlockIndexBuilder::default();
             for (at, key) in keys.iter().enumerate() {
                 builder.add(key, keys.get(at + 1).map(Vec::as_slice), at as u64 + 1);
             }
             let mut bytes = Vec::new();
             builder.encode(&mut bytes);
             let total = (1..=keys.len() as u64).sum();
-            let index = Index::decode(&bytes, total).unwrap();
+            let index = BlockIndex::decode(&bytes, total).unwrap();
             let separators: Vec<Vec<u8>> =
                 (0..keys.len()).map(|block| index.separator(block)).collect();
             for probe in keys.iter().cloned().chain(probes).chain([vec![], vec![255; 40]]) {
@@ -301,20 +301,20 @@ mod tests {
                 prop_assert_eq!(index.block_at(index.place(at).start), at);
                 prop_assert_eq!(index.block_at(index.place(at).end - 1), at);
             }
-            prop_assert!(Index::decode(&bytes, total + 1).is_err());
+            prop_assert!(BlockIndex::decode(&bytes, total + 1).is_err());
         }
 
         #[test]
         fn decoding_takes_any_bytes_without_panic(bytes: Vec<u8>, count in 0u32..5, total: u8) {
-            let _ = Index::decode(&bytes, u64::from(total));
+            let _ = BlockIndex::decode(&bytes, u64::from(total));
             let counted = [&count.to_le_bytes()[..], &[0; 4], &bytes].concat();
-            let _ = Index::decode(&counted, u64::from(total));
+            let _ = BlockIndex::decode(&counted, u64::from(total));
         }
     }
 
     #[test]
     fn a_large_index_is_searched_as_a_small_one_is() {
-        let mut builder = IndexBuilder::default();
+        let mut builder = BlockIndexBuilder::default();
         let evenly = (0..3000u64).map(|n| n << 50);
         let crowded = (0..3000u64).map(|n| (1 << 62) + n * n);
         let mut keys: Vec<[u8; 8]> = evenly.chain(crowded).map(big_endian).collect();
@@ -324,7 +324,7 @@ mod tests {
         }
         let mut bytes = Vec::new();
         builder.encode(&mut bytes);
-        let index = Index::decode(&bytes, keys.len() as u64).unwrap();
+        let index = BlockIndex::decode(&bytes, keys.len() as u64).unwrap();
         for number in (0..1 << 20).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
             let key = big_endian(number);
             assert_eq!(index.find(&key), keys.partition_point(|found| *found < key));

@@ -8,7 +8,7 @@
 //! | blocks | `data_bytes` | the entries, see [`super::block_layout`] |
 //! | filter | `filter_bytes` | [`super::filter`] and a section trailer |
 //! | index | `index_bytes` | [`super::index`] and a section trailer |
-//! | properties | `properties_bytes` | [`Properties`] and a section trailer |
+//! | properties | `properties_bytes` | `TableProperties` and a section trailer |
 //! | footer | 64 | see below |
 //!
 //! Footer. Magic, version and checksum keep their places in every version of the format. A table
@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `"GabionTb"` |
 //! | 8 | 4 | format version, 1 |
-//! | 12 | 4 | what the table has of [`Features`] |
+//! | 12 | 4 | what the table has of [`TableFeatures`] |
 //! | 16 | 8 | number of the file |
 //! | 24 | 8 | `data_bytes` |
 //! | 32 | 8 | `filter_bytes` |
@@ -43,7 +43,7 @@
 use gabion_media::crc32c;
 
 use super::block_layout::Encoding;
-use super::features::Features;
+use super::features::TableFeatures;
 
 /// First bytes of the footer.
 const MAGIC: [u8; 8] = *b"GabionTb";
@@ -59,11 +59,11 @@ const CHECKSUM_BYTES: usize = 4;
 const _: () = assert!(FOOTER_BYTES == MAGIC.len() + 4 + 4 + 5 * 8 + 4 + CHECKSUM_BYTES);
 
 /// What does not hold about a part of a file; the caller adds file and offset.
-pub(super) type Checked<T> = std::result::Result<T, &'static str>;
+pub(super) type CheckResult<T> = std::result::Result<T, &'static str>;
 
 /// Why a footer is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FooterRefusal {
+pub(super) enum FooterError {
     /// It does not pass its checks.
     Corrupt(&'static str),
     /// It is intact, and has a version of a newer program.
@@ -113,7 +113,7 @@ fn append_checksum(out: &mut Vec<u8>, start: usize, file: u64, offset: u64) {
 }
 
 /// Checks a section with its trailer and returns it without.
-pub(super) fn check_part(file: u64, offset: u64, part: &[u8]) -> Checked<&[u8]> {
+pub(super) fn check_part(file: u64, offset: u64, part: &[u8]) -> CheckResult<&[u8]> {
     match check_stored(file, offset, part)? {
         (Encoding::Plain, body) => Ok(body),
         _ => Err("a section is compressed"),
@@ -122,7 +122,7 @@ pub(super) fn check_part(file: u64, offset: u64, part: &[u8]) -> Checked<&[u8]> 
 
 /// Checks a part as it lies on the medium; returns how it is encoded, and the part without its
 /// trailer.
-pub(super) fn check_stored(file: u64, offset: u64, part: &[u8]) -> Checked<(Encoding, &[u8])> {
+pub(super) fn check_stored(file: u64, offset: u64, part: &[u8]) -> CheckResult<(Encoding, &[u8])> {
     if !is_intact(file, offset, part) {
         return Err("the checksum does not match");
     }
@@ -137,7 +137,7 @@ pub(super) fn check_stored(file: u64, offset: u64, part: &[u8]) -> Checked<(Enco
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
     /// What the table has.
-    pub(super) features: Features,
+    pub(super) features: TableFeatures,
     /// Number of the file.
     pub(super) file: u64,
     /// Length of all blocks.
@@ -175,24 +175,24 @@ impl Footer {
         bytes: &[u8; FOOTER_BYTES],
         file: u64,
         offset: u64,
-    ) -> Result<Footer, FooterRefusal> {
+    ) -> Result<Footer, FooterError> {
         if !bytes.starts_with(&MAGIC) {
-            return Err(FooterRefusal::Corrupt(
+            return Err(FooterError::Corrupt(
                 "the magic number of a table is missing",
             ));
         }
         if !is_intact(file, offset, bytes) {
-            return Err(FooterRefusal::Corrupt(
+            return Err(FooterError::Corrupt(
                 "the checksum of the footer does not match",
             ));
         }
         let word = |at| u32_at(bytes, at).unwrap_or_default();
         let long = |at| u64_at(bytes, at).unwrap_or_default();
         if word(8) > VERSION {
-            return Err(FooterRefusal::Newer(word(8)));
+            return Err(FooterError::Newer(word(8)));
         }
         let footer = Footer {
-            features: Features::of(word(12)).map_err(FooterRefusal::UnknownFeatures)?,
+            features: TableFeatures::of(word(12)).map_err(FooterError::UnknownFeatures)?,
             file: long(16),
             data_bytes: long(24),
             filter_bytes: long(32),
@@ -200,10 +200,10 @@ impl Footer {
             properties_bytes: long(48),
         };
         if word(8) != VERSION || word(56) != 0 || footer.file != file {
-            return Err(FooterRefusal::Corrupt("the footer contradicts itself"));
+            return Err(FooterError::Corrupt("the footer contradicts itself"));
         }
         if footer.parts_end() != Some(offset) {
-            return Err(FooterRefusal::Corrupt(
+            return Err(FooterError::Corrupt(
                 "the lengths of the parts do not add up to the length of the file",
             ));
         }
@@ -219,12 +219,12 @@ impl Footer {
 }
 
 /// Takes numbers and strings from the front of a byte string.
-pub(super) struct Reader<'a> {
+pub(super) struct FieldReader<'a> {
     /// What is left.
     pub(super) bytes: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     /// A u64.
     pub(super) fn u64(&mut self) -> Option<u64> {
         let (number, rest) = self.bytes.split_first_chunk::<8>()?;
@@ -337,13 +337,13 @@ pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::wip::table::Sketch;
-    use crate::engine::wip::table::properties::Properties;
+    use crate::engine::wip::table::DistinctSketch;
+    use crate::engine::wip::table::properties::TableProperties;
     use proptest::prelude::*;
 
     fn footer() -> Footer {
         Footer {
-            features: Features::PACKED_BLOCKS,
+            features: TableFeatures::PACKED_BLOCKS,
             file: 9,
             data_bytes: 4096,
             filter_bytes: 72,
@@ -379,7 +379,7 @@ mod tests {
             let mut damaged = bytes;
             damaged[at] ^= 1;
             let refusal = Footer::decode(&damaged, 9, 4468);
-            assert!(matches!(refusal, Err(FooterRefusal::Corrupt(_))), "{at}");
+            assert!(matches!(refusal, Err(FooterError::Corrupt(_))), "{at}");
         }
         let overflowing = Footer {
             data_bytes: u64::MAX,
@@ -397,11 +397,11 @@ mod tests {
             append_checksum(&mut bytes, 0, 9, 4468);
             Footer::decode(&bytes.try_into().unwrap(), 9, 4468).unwrap_err()
         };
-        assert_eq!(refused(8, 7), FooterRefusal::Newer(7));
-        assert!(matches!(refused(8, 0), FooterRefusal::Corrupt(_)));
-        assert_eq!(refused(12, 32), FooterRefusal::UnknownFeatures(32));
+        assert_eq!(refused(8, 7), FooterError::Newer(7));
+        assert!(matches!(refused(8, 0), FooterError::Corrupt(_)));
+        assert_eq!(refused(12, 32), FooterError::UnknownFeatures(32));
         let bits = 1 << 31 | 7;
-        assert_eq!(refused(12, bits), FooterRefusal::UnknownFeatures(1 << 31));
+        assert_eq!(refused(12, bits), FooterError::UnknownFeatures(1 << 31));
     }
 
     #[test]
@@ -421,7 +421,7 @@ mod tests {
             let number = number >> shift;
             let mut bytes = Vec::new();
             put_varint(&mut bytes, number);
-            let mut reader = Reader { bytes: &bytes };
+            let mut reader = FieldReader { bytes: &bytes };
             prop_assert_eq!(reader.varint(), Some(number));
             prop_assert!(reader.bytes.is_empty());
         }
@@ -450,11 +450,11 @@ mod tests {
         #[test]
         fn decoders_take_any_bytes_without_panic(bytes: Vec<u8>) {
             for bits in 0..8 {
-                let _ = Properties::decode(&bytes, Features::of(bits).unwrap());
+                let _ = TableProperties::decode(&bytes, TableFeatures::of(bits).unwrap());
             }
-            let _ = Sketch::decode(&bytes);
+            let _ = DistinctSketch::decode(&bytes);
             let _ = check_part(1, 2, &bytes);
-            if let Some(number) = (Reader { bytes: &bytes }).varint() {
+            if let Some(number) = (FieldReader { bytes: &bytes }).varint() {
                 let mut again = Vec::new();
                 put_varint(&mut again, number);
                 prop_assert!(bytes.starts_with(&again));

@@ -11,8 +11,8 @@
 //! Entries ascend by key; those of one key descend by sequence number, so the newest comes first.
 //!
 //! # Layout
-//! See [`layout`] for the file, [`block_layout`], [`codec`], [`filter`], [`index`] and [`sketch`]
-//! for its parts.
+//! See [`layout`] for the file, [`block_layout`], [`codec`], [`filter`], [`index`] and
+//! [`distinct_sketch`] for its parts.
 //!
 //! # Invariants
 //! - I1: a table never changes once [`TableWriter::finish`] returned, and its number is never
@@ -20,8 +20,8 @@
 //! - I2: a byte is believed only after its checksum, which covers its place, and the structure
 //!   around it were checked. Whatever the medium holds, the outcome is an answer or
 //!   [`crate::Error::Corruption`], never a panic and never wrong data.
-//! - I3: all blocks before the one that [`index::Index::find`] names hold smaller keys only, and
-//!   versions of the key in later blocks are there only if the block's separator is the key.
+//! - I3: all blocks before the one that [`index::BlockIndex::find`] names hold smaller keys only,
+//!   and versions of the key in later blocks are there only if the block's separator is the key.
 //!
 //! # Durability point
 //! [`TableWriter::finish`] syncs the file. The caller syncs the directory and then lets the
@@ -42,6 +42,7 @@ mod codec;
 #[cfg(test)]
 mod compression_tests;
 mod cursor;
+mod distinct_sketch;
 mod features;
 mod filter;
 mod index;
@@ -51,18 +52,17 @@ mod paranoid_tests;
 mod properties;
 mod reader;
 mod salvage;
-mod sketch;
-mod stretch;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod verify;
+mod visible_span;
 mod writer;
 
 pub(crate) use cursor::TableCursor;
+pub(crate) use distinct_sketch::DistinctSketch;
 pub(crate) use reader::Table;
-pub(crate) use sketch::Sketch;
-pub(crate) use stretch::Stretch;
+pub(crate) use visible_span::VisibleSpan;
 pub(crate) use writer::TableWriter;
 
 use crate::engine::expiries::Expiries;
@@ -125,13 +125,13 @@ pub(crate) struct TableMeta {
     /// Largest sequence number.
     pub(crate) max_seq: Seq,
     /// Estimates the number of distinct keys, here and in unions with other tables.
-    pub(crate) sketch: Sketch,
+    pub(crate) sketch: DistinctSketch,
     /// The entries that expire, if any do.
     pub(crate) expiries: Option<Expiries>,
 }
 
 impl TableMeta {
-    fn new(file: u64, file_bytes: u64, properties: &properties::Properties) -> TableMeta {
+    fn new(file: u64, file_bytes: u64, properties: &properties::TableProperties) -> TableMeta {
         TableMeta {
             file,
             file_bytes,

@@ -2,11 +2,11 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::block_layout::Encoding;
-use super::features::Features;
-use super::layout::{Checked, Reader};
-use super::sketch::Sketch;
+use super::distinct_sketch::DistinctSketch;
+use super::features::TableFeatures;
+use super::layout::{CheckResult, FieldReader};
 use crate::engine::expiries::{Expiries, MARKS};
-use crate::engine::range_deletes::{Fragment, Fragments};
+use crate::engine::range_deletes::{RangeTombstone, RangeTombstones};
 
 /// What is known of a table's contents without reading them.
 ///
@@ -21,7 +21,7 @@ use crate::engine::range_deletes::{Fragment, Fragments};
 /// - The number of entries that expire, and the moments of [`Expiries`], ten u64.
 /// - The number of merges, a u64.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Properties {
+pub(super) struct TableProperties {
     /// Number of entries.
     pub(super) entries: u64,
     /// Entries that are tombstones.
@@ -41,11 +41,11 @@ pub(super) struct Properties {
     /// Largest key.
     pub(super) largest: Vec<u8>,
     /// Sketch of the distinct keys.
-    pub(super) sketch: Sketch,
+    pub(super) sketch: DistinctSketch,
     /// The range deletes among the entries.
-    pub(super) deletes: Fragments,
+    pub(super) deletes: RangeTombstones,
     /// Number of compressed blocks.
-    pub(super) packed: PackedBlocks,
+    pub(super) packed: CompressionCounts,
     /// The entries that expire.
     pub(super) expiries: Option<Expiries>,
     /// Entries that are merges.
@@ -54,14 +54,14 @@ pub(super) struct Properties {
 
 /// How many blocks are compressed, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PackedBlocks {
+pub(super) struct CompressionCounts {
     /// By LZ4.
     pub(super) lz4: u64,
     /// By Zstandard.
     pub(super) zstd: u64,
 }
 
-impl PackedBlocks {
+impl CompressionCounts {
     /// Counts a block.
     pub(super) fn count(&mut self, encoding: Encoding) {
         match encoding {
@@ -73,14 +73,14 @@ impl PackedBlocks {
 
     /// Whether there are none.
     pub(super) fn is_empty(self) -> bool {
-        self == PackedBlocks::default()
+        self == CompressionCounts::default()
     }
 }
 
-impl Properties {
+impl TableProperties {
     /// Of no entry yet.
-    pub(super) fn empty(filter_bits_per_key: u64) -> Properties {
-        Properties {
+    pub(super) fn empty(filter_bits_per_key: u64) -> TableProperties {
+        TableProperties {
             entries: 0,
             tombstones: 0,
             key_bytes: 0,
@@ -90,9 +90,9 @@ impl Properties {
             filter_bits_per_key,
             smallest: Vec::new(),
             largest: Vec::new(),
-            sketch: Sketch::default(),
-            deletes: Fragments::default(),
-            packed: PackedBlocks::default(),
+            sketch: DistinctSketch::default(),
+            deletes: RangeTombstones::default(),
+            packed: CompressionCounts::default(),
             expiries: None,
             merges: 0,
         }
@@ -100,11 +100,11 @@ impl Properties {
 
     /// Of a table of which they are lost: any of its blocks may be compressed, and any entry may be
     /// a merge.
-    pub(super) fn unknown() -> Properties {
-        Properties {
-            packed: PackedBlocks { lz4: 1, zstd: 0 },
+    pub(super) fn unknown() -> TableProperties {
+        TableProperties {
+            packed: CompressionCounts { lz4: 1, zstd: 0 },
             merges: 1,
-            ..Properties::empty(0)
+            ..TableProperties::empty(0)
         }
     }
 
@@ -151,21 +151,21 @@ impl Properties {
     }
 
     /// What the table has.
-    pub(super) fn features(&self) -> Features {
-        Features::NONE
-            .with_if(!self.deletes.is_empty(), Features::RANGE_DELETES)
-            .with_if(!self.packed.is_empty(), Features::PACKED_BLOCKS)
-            .with_if(self.expiries.is_some(), Features::EXPIRIES)
-            .with_if(self.merges > 0, Features::MERGES)
+    pub(super) fn features(&self) -> TableFeatures {
+        TableFeatures::NONE
+            .with_if(!self.deletes.is_empty(), TableFeatures::RANGE_DELETES)
+            .with_if(!self.packed.is_empty(), TableFeatures::PACKED_BLOCKS)
+            .with_if(self.expiries.is_some(), TableFeatures::EXPIRIES)
+            .with_if(self.merges > 0, TableFeatures::MERGES)
             .with_if(
                 self.is_numbered_by_manifest(),
-                Features::NUMBERED_BY_MANIFEST,
+                TableFeatures::NUMBERED_BY_MANIFEST,
             )
     }
 
-    /// Decodes what [`Properties::encode`] made of a table with these features.
-    pub(super) fn decode(bytes: &[u8], features: Features) -> Checked<Properties> {
-        let mut reader = Reader { bytes };
+    /// Decodes what [`TableProperties::encode`] made of a table with these features.
+    pub(super) fn decode(bytes: &[u8], features: TableFeatures) -> CheckResult<TableProperties> {
+        let mut reader = FieldReader { bytes };
         let parsed = reader.properties(features);
         let properties = parsed.ok_or("the properties do not parse")?;
         if !reader.bytes.is_empty() {
@@ -188,7 +188,7 @@ impl Properties {
     }
 }
 
-fn encode_deletes(deletes: &Fragments, out: &mut Vec<u8>) {
+fn encode_deletes(deletes: &RangeTombstones, out: &mut Vec<u8>) {
     let number = |count: usize| u32::try_from(count).expect("a table has fewer entries");
     out.extend_from_slice(&number(deletes.iter().len()).to_le_bytes());
     for fragment in deletes.iter() {
@@ -202,9 +202,9 @@ fn encode_deletes(deletes: &Fragments, out: &mut Vec<u8>) {
         }
     }
 }
-impl Reader<'_> {
-    fn properties(&mut self, features: Features) -> Option<Properties> {
-        Some(Properties {
+impl FieldReader<'_> {
+    fn properties(&mut self, features: TableFeatures) -> Option<TableProperties> {
+        Some(TableProperties {
             entries: self.u64()?,
             tombstones: self.u64()?,
             key_bytes: self.u64()?,
@@ -214,23 +214,23 @@ impl Reader<'_> {
             filter_bits_per_key: self.u64()?,
             smallest: self.string()?.to_vec(),
             largest: self.string()?.to_vec(),
-            sketch: Sketch::decode(self.string()?)?,
-            deletes: match features.has(Features::RANGE_DELETES) {
+            sketch: DistinctSketch::decode(self.string()?)?,
+            deletes: match features.has(TableFeatures::RANGE_DELETES) {
                 true => self.deletes()?,
-                false => Fragments::default(),
+                false => RangeTombstones::default(),
             },
-            packed: match features.has(Features::PACKED_BLOCKS) {
-                true => PackedBlocks {
+            packed: match features.has(TableFeatures::PACKED_BLOCKS) {
+                true => CompressionCounts {
                     lz4: self.u64()?,
                     zstd: self.u64()?,
                 },
-                false => PackedBlocks::default(),
+                false => CompressionCounts::default(),
             },
-            expiries: match features.has(Features::EXPIRIES) {
+            expiries: match features.has(TableFeatures::EXPIRIES) {
                 true => Some(self.expiries()?),
                 false => None,
             },
-            merges: match features.has(Features::MERGES) {
+            merges: match features.has(TableFeatures::MERGES) {
                 true => self.u64()?,
                 false => 0,
             },
@@ -245,7 +245,7 @@ impl Reader<'_> {
         Some(Expiries { entries, marks })
     }
 
-    fn deletes(&mut self) -> Option<Fragments> {
+    fn deletes(&mut self) -> Option<RangeTombstones> {
         let count = self.u32()?;
         let mut fragments = Vec::new();
         for _ in 0..count {
@@ -255,13 +255,13 @@ impl Reader<'_> {
             if seqs.len() != numbers as usize {
                 return None;
             }
-            fragments.push(Fragment {
+            fragments.push(RangeTombstone {
                 lower: lower.into(),
                 upper: (!upper.is_empty()).then(|| upper.into()),
                 seqs,
             });
         }
-        Fragments::checked(fragments)
+        RangeTombstones::checked(fragments)
     }
 }
 
@@ -269,8 +269,8 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn properties() -> Properties {
-        Properties {
+    fn properties() -> TableProperties {
+        TableProperties {
             entries: 3,
             tombstones: 1,
             key_bytes: 12,
@@ -280,9 +280,9 @@ mod tests {
             filter_bits_per_key: 10,
             smallest: b"a".to_vec(),
             largest: b"zz".to_vec(),
-            sketch: Sketch::default(),
-            deletes: Fragments::default(),
-            packed: PackedBlocks::default(),
+            sketch: DistinctSketch::default(),
+            deletes: RangeTombstones::default(),
+            packed: CompressionCounts::default(),
             expiries: None,
             merges: 0,
         }
@@ -291,42 +291,42 @@ mod tests {
     #[test]
     fn properties_survive_a_round_trip_and_nothing_shorter_or_longer_passes() {
         let deletes = vec![
-            Fragment {
+            RangeTombstone {
                 lower: b"b"[..].into(),
                 upper: Some(b"c"[..].into()),
                 seqs: vec![8, 6],
             },
-            Fragment {
+            RangeTombstone {
                 lower: b"d"[..].into(),
                 upper: None,
                 seqs: vec![9],
             },
         ];
-        let with_ranges = Properties {
-            deletes: Fragments::checked(deletes).unwrap(),
+        let with_ranges = TableProperties {
+            deletes: RangeTombstones::checked(deletes).unwrap(),
             ..properties()
         };
-        let compressed = Properties {
-            packed: PackedBlocks { lz4: 5, zstd: 0 },
+        let compressed = TableProperties {
+            packed: CompressionCounts { lz4: 5, zstd: 0 },
             ..properties()
         };
-        let unnumbered = Properties {
+        let unnumbered = TableProperties {
             min_seq: 0,
             max_seq: 0,
             ..compressed.clone()
         };
-        let both = Properties {
-            packed: PackedBlocks { lz4: 0, zstd: 2 },
+        let both = TableProperties {
+            packed: CompressionCounts { lz4: 0, zstd: 2 },
             ..with_ranges.clone()
         };
-        let expiring = Properties {
+        let expiring = TableProperties {
             expiries: Some(Expiries {
                 entries: 2,
                 marks: [1, 2, 3, 4, 5, 6, 7, 8, 1 << 40],
             }),
             ..properties()
         };
-        let merged = Properties {
+        let merged = TableProperties {
             merges: 3,
             ..properties()
         };
@@ -339,38 +339,40 @@ mod tests {
             (3, both),
             (6, unnumbered),
         ] {
-            let features = Features::of(bits).unwrap();
+            let features = TableFeatures::of(bits).unwrap();
             let mut bytes = Vec::new();
             properties.encode(&mut bytes);
             assert_eq!(properties.features(), features);
-            assert_eq!(Properties::decode(&bytes, features), Ok(properties));
+            assert_eq!(TableProperties::decode(&bytes, features), Ok(properties));
             for other in (0..16).filter(|other| *other != bits) {
-                assert!(Properties::decode(&bytes, Features::of(other).unwrap()).is_err());
+                assert!(
+                    TableProperties::decode(&bytes, TableFeatures::of(other).unwrap()).is_err()
+                );
             }
             for len in 0..bytes.len() {
-                assert!(Properties::decode(&bytes[..len], features).is_err());
+                assert!(TableProperties::decode(&bytes[..len], features).is_err());
             }
             bytes.push(0);
-            assert!(Properties::decode(&bytes, features).is_err());
+            assert!(TableProperties::decode(&bytes, features).is_err());
         }
     }
 
     #[test]
     fn range_deletes_have_these_bytes() {
         let mut bytes = Vec::new();
-        encode_deletes(&Fragments::of_range(b"b", Some(b"cd"), 7), &mut bytes);
+        encode_deletes(&RangeTombstones::of_range(b"b", Some(b"cd"), 7), &mut bytes);
         let golden = b"\x01\0\0\0\x01\0\0\0b\x02\0\0\0cd\x01\0\0\0\x07\0\0\0\0\0\0\0";
         assert_eq!(bytes, golden);
     }
 
     #[test]
     fn contradictory_properties_are_refused() {
-        let refused = |change: fn(&mut Properties)| {
+        let refused = |change: fn(&mut TableProperties)| {
             let mut changed = properties();
             change(&mut changed);
             let mut bytes = Vec::new();
             changed.encode(&mut bytes);
-            Properties::decode(&bytes, Features::NONE).is_err()
+            TableProperties::decode(&bytes, TableFeatures::NONE).is_err()
         };
         assert!(refused(|p| p.entries = 0));
         assert!(refused(|p| p.tombstones = 4));

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use gabion_media::{Disk, ReadFile};
 
-use super::block::{self, Block, Shape};
+use super::block::{self, BlockShape, TableBlock};
 use super::blocks::{CursorBlock, HeldBlock, LentBlock, MappedBlocks};
-use super::codec::Packed;
+use super::codec::CompressedBlock;
 use super::cursor::TableCursor;
-use super::filter::{Filter, LINE_BYTES};
-use super::index::Index;
-use super::layout::{FOOTER_BYTES, Footer, FooterRefusal, TRAILER_BYTES, VERSION, check_part};
-use super::properties::Properties;
-use super::{TableMeta, layout::Checked};
-use crate::cache::{BlockCache, Places};
-use crate::engine::range_deletes::Fragments;
+use super::filter::{BloomFilter, LINE_BYTES};
+use super::index::BlockIndex;
+use super::layout::{FOOTER_BYTES, Footer, FooterError, TRAILER_BYTES, VERSION, check_part};
+use super::properties::TableProperties;
+use super::{TableMeta, layout::CheckResult};
+use crate::cache::{BlockCache, BlockHints};
+use crate::engine::range_deletes::RangeTombstones;
 use crate::error::{Error, Result};
 use crate::memory::TableMemory;
 use crate::names::table_name;
@@ -36,7 +36,7 @@ const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 /// One version of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct TableEntry {
     /// Sequence number.
     pub(crate) seq: Seq,
     /// Whether the key has the value from then on, or none.
@@ -52,12 +52,12 @@ pub(crate) struct Table {
     meta: TableMeta,
     /// Added to the sequence numbers in the blocks: 0, or the number that the manifest gives.
     seq_base: Seq,
-    pub(super) properties: Properties,
-    pub(super) filter: Filter,
-    pub(super) index: Index,
+    pub(super) properties: TableProperties,
+    pub(super) filter: BloomFilter,
+    pub(super) index: BlockIndex,
     cache: Arc<BlockCache>,
     /// Where in the cache the blocks are.
-    places: Places,
+    places: BlockHints,
     /// The blocks in place, if the table is mapped; then the cache has none.
     mapped: Option<MappedBlocks>,
     /// The table's memory as a part of what the store may use.
@@ -97,17 +97,17 @@ impl Table {
             rest: &tail,
         };
         let filter = sections.next(footer.filter_bytes, |bytes| {
-            Filter::decode(bytes).ok_or("the filter is no whole number of lines")
+            BloomFilter::decode(bytes).ok_or("the filter is no whole number of lines")
         });
-        let filter = filter.or_else(|error| refuse(error).map(|()| Filter::default()))?;
+        let filter = filter.or_else(|error| refuse(error).map(|()| BloomFilter::default()))?;
         let index = sections.next(footer.index_bytes, |bytes| {
-            Index::decode(bytes, footer.data_bytes)
+            BlockIndex::decode(bytes, footer.data_bytes)
         })?;
         let properties = sections.next(footer.properties_bytes, |bytes| {
-            Properties::decode(bytes, footer.features)
+            TableProperties::decode(bytes, footer.features)
         });
         let mut properties =
-            properties.or_else(|error| refuse(error).map(|()| Properties::unknown()))?;
+            properties.or_else(|error| refuse(error).map(|()| TableProperties::unknown()))?;
         let has_filter = footer.filter_bytes >= (LINE_BYTES + TRAILER_BYTES) as u64;
         let contradiction = if has_filter != (properties.filter_bits_per_key > 0) {
             Some("properties and filter contradict each other")
@@ -144,7 +144,7 @@ impl Table {
             properties,
             filter,
             cache: Arc::clone(cache),
-            places: Places::new(file, cached_blocks),
+            places: BlockHints::new(file, cached_blocks),
             mapped,
             index,
             held: None,
@@ -171,7 +171,7 @@ impl Table {
     }
 
     /// The range deletes among the entries.
-    pub(crate) fn range_deletes(&self) -> &Fragments {
+    pub(crate) fn range_deletes(&self) -> &RangeTombstones {
         &self.properties.deletes
     }
 
@@ -259,7 +259,7 @@ impl Table {
 
     /// The newest version of `key` whose sequence number is at most `seq`. Does not ask the filter:
     /// the caller does, for all tables at once.
-    pub(crate) fn get(&self, key: &[u8], hash: u64, seq: Seq) -> Result<Option<Entry>> {
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seq: Seq) -> Result<Option<TableEntry>> {
         let [tag, ..] = hash.to_le_bytes();
         let at = self.index.find(key);
         if at == self.index.len() {
@@ -277,7 +277,13 @@ impl Table {
     /// blocks up to the next separator hold nothing but the key, so their last sequence numbers
     /// descend and the block is found by binary search.
     #[cold]
-    fn get_across(&self, first: usize, key: &[u8], tag: u8, seq: Seq) -> Result<Option<Entry>> {
+    fn get_across(
+        &self,
+        first: usize,
+        key: &[u8],
+        tag: u8,
+        seq: Seq,
+    ) -> Result<Option<TableEntry>> {
         let (mut low, mut high) = (first, self.index.find_above(first - 1, key));
         while low < high {
             let middle = low.midpoint(high);
@@ -294,9 +300,9 @@ impl Table {
     }
 
     #[inline]
-    fn entry_in(&self, block: &LentBlock<'_>, key: &[u8], tag: u8, seq: Seq) -> Option<Entry> {
+    fn entry_in(&self, block: &LentBlock<'_>, key: &[u8], tag: u8, seq: Seq) -> Option<TableEntry> {
         let found = self.entries_of(block).get(key, tag, seq)?;
-        Some(Entry {
+        Some(TableEntry {
             seq: found.seq,
             kind: found.kind,
             value: block.slice(found.value_at, found.end.saturating_sub(found.value_at)),
@@ -305,8 +311,8 @@ impl Table {
 
     /// A block with the sequence numbers that its entries have.
     #[inline]
-    fn entries_of<'b>(&self, bytes: &'b [u8]) -> Block<'b> {
-        Block::with_shape(bytes, Shape::read(bytes).raised(self.seq_base))
+    fn entries_of<'b>(&self, bytes: &'b [u8]) -> TableBlock<'b> {
+        TableBlock::with_shape(bytes, BlockShape::read(bytes).raised(self.seq_base))
     }
 
     /// A cursor that reads through the cache. It stands nowhere until it is told to seek.
@@ -503,7 +509,11 @@ impl Table {
     }
 
     /// Checks the bytes read for block `at`; returns what has to be unpacked first.
-    pub(super) fn check_block<'b>(&self, at: usize, bytes: &'b [u8]) -> Result<Option<Packed<'b>>> {
+    pub(super) fn check_block<'b>(
+        &self,
+        at: usize,
+        bytes: &'b [u8],
+    ) -> Result<Option<CompressedBlock<'b>>> {
         let offset = self.index.place(at).start;
         let packed = block::check(self.meta.file, offset, bytes)
             .map_err(|what| self.corruption(offset, what))?;
@@ -519,7 +529,7 @@ impl Table {
     pub(super) fn unpack(
         &self,
         at: usize,
-        packed: Packed<'_>,
+        packed: CompressedBlock<'_>,
         mut buffer: Arc<[u8]>,
     ) -> Result<Arc<[u8]>> {
         let len = packed.block_len();
@@ -594,13 +604,13 @@ fn read_footer(file: &ReadFile, number: u64) -> Result<Footer> {
     let mut bytes = [0; FOOTER_BYTES];
     file.read_exact_at(&mut bytes, offset)?;
     Footer::decode(&bytes, number, offset).map_err(|refusal| match refusal {
-        FooterRefusal::Corrupt(what) => corruption(file, offset, what),
-        FooterRefusal::Newer(found) => Error::NewerFormat {
+        FooterError::Corrupt(what) => corruption(file, offset, what),
+        FooterError::Newer(found) => Error::NewerFormat {
             file: file.path().to_path_buf(),
             found,
             supported: VERSION,
         },
-        FooterRefusal::UnknownFeatures(features) => Error::UnknownFeatures {
+        FooterError::UnknownFeatures(features) => Error::UnknownFeatures {
             file: file.path().to_path_buf(),
             features,
         },
@@ -616,7 +626,7 @@ struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    fn next<T>(&mut self, len: u64, decode: impl FnOnce(&[u8]) -> Checked<T>) -> Result<T> {
+    fn next<T>(&mut self, len: u64, decode: impl FnOnce(&[u8]) -> CheckResult<T>) -> Result<T> {
         let offset = self.offset;
         let decoded = usize::try_from(len)
             .ok()

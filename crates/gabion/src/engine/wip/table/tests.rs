@@ -787,7 +787,7 @@ proptest! {
         let mut part = body;
         layout::append_trailer(&mut part, 0, FILE, 0);
         if block::check(FILE, 0, &part).is_ok_and(|packed| packed.is_none()) {
-            let block = block::Block::new(&part);
+            let block = block::TableBlock::new(&part);
             for position in 0..block.shape().count {
                 let found = block.entry(position);
                 prop_assert!(found.suffix_at <= found.value_at && found.value_at <= found.end);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::block_layout::Encoding;
 use super::cursor::TableCursor;
-use super::properties::Properties;
+use super::properties::TableProperties;
 use super::reader::Table;
-use crate::engine::expiries::Sample;
+use crate::engine::expiries::ExpirySample;
 use crate::error::Result;
 use crate::expiry::moment_of;
 use crate::operands::Operands;
@@ -41,8 +41,8 @@ impl Table {
 
 /// What the entries so far amount to.
 struct Seen {
-    found: Properties,
-    expiries: Sample,
+    found: TableProperties,
+    expiries: ExpirySample,
     last_key: Vec<u8>,
     last_seq: u64,
     last_block: usize,
@@ -53,11 +53,11 @@ struct Seen {
 impl Seen {
     fn new(table: &Table, first: &TableCursor) -> Seen {
         Seen {
-            found: Properties {
+            found: TableProperties {
                 smallest: first.key().to_vec(),
-                ..Properties::empty(table.properties.filter_bits_per_key)
+                ..TableProperties::empty(table.properties.filter_bits_per_key)
             },
-            expiries: Sample::default(),
+            expiries: ExpirySample::default(),
             last_key: Vec::new(),
             last_seq: 0,
             last_block: 0,

@@ -4,13 +4,13 @@ use gabion_media::Appender;
 
 use super::block_builder::BlockBuilder;
 use super::block_layout::BLOCK_BYTES_MAX;
-use super::codec::Packer;
-use super::filter::Filter;
-use super::index::IndexBuilder;
+use super::codec::BlockCompressor;
+use super::filter::BloomFilter;
+use super::index::BlockIndexBuilder;
 use super::layout::{Footer, append_trailer, append_trailer_of, is_same};
-use super::properties::Properties;
+use super::properties::TableProperties;
 use super::{TableMeta, TableOptions};
-use crate::engine::expiries::Sample;
+use crate::engine::expiries::ExpirySample;
 use crate::error::{Error, Result};
 use crate::expiry::moment_of;
 use crate::types::{Kind, Seq, hash_key};
@@ -30,13 +30,13 @@ pub(crate) struct TableWriter {
     buffer: Vec<u8>,
     appended: u64,
     block: BlockBuilder,
-    packer: Packer,
-    index: IndexBuilder,
+    packer: BlockCompressor,
+    index: BlockIndexBuilder,
     /// Hashes of the distinct keys.
     hashes: Vec<u64>,
     last_hash: u64,
-    properties: Properties,
-    expiries: Sample,
+    properties: TableProperties,
+    expiries: ExpirySample,
 }
 
 impl TableWriter {
@@ -51,12 +51,12 @@ impl TableWriter {
             buffer: Vec::with_capacity(BUFFER_BYTES + BLOCK_BYTES_MAX),
             appended: 0,
             block: BlockBuilder::default(),
-            packer: Packer::new(options.compression),
-            index: IndexBuilder::default(),
+            packer: BlockCompressor::new(options.compression),
+            index: BlockIndexBuilder::default(),
             hashes: Vec::new(),
             last_hash: 0,
-            properties: Properties::empty(u64::from(options.filter_bits_per_key)),
-            expiries: Sample::default(),
+            properties: TableProperties::empty(u64::from(options.filter_bits_per_key)),
+            expiries: ExpirySample::default(),
         }
     }
 
@@ -188,7 +188,7 @@ impl TableWriter {
         let bits_per_key = u32::try_from(self.properties.filter_bits_per_key).unwrap_or(u32::MAX);
 
         let start = self.buffer.len();
-        Filter::build(&self.hashes, bits_per_key).encode(&mut self.buffer);
+        BloomFilter::build(&self.hashes, bits_per_key).encode(&mut self.buffer);
         let filter_bytes = self.end_section(start);
         let start = self.buffer.len();
         self.index.encode(&mut self.buffer);

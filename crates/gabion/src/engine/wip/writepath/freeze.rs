@@ -4,8 +4,8 @@
 //! When MemTables use more than their share of the memory, those that are too large are frozen, and
 //! the largest ones until the rest fits. Besides, whoever needs what is in memory to be in tables
 //! freezes it: a flush, a compaction or an ingest that a user asks for, garbage of an age
-//! (`aging`), a log that is too long (`reclaim`, `rest`), a join of large MemTables (`join`); and a
-//! split freezes what its parts share.
+//! (`aging`), a log that is too long (`log_reclaim`, `rest`), a join of large MemTables (`join`);
+//! and a split freezes what its parts share.
 //!
 //! # Invariants
 //! - F1: it is done with the leader held alone, so nobody is about to insert into the MemTable
@@ -17,11 +17,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::memtable::{KeepOrder, MemTable};
-use crate::engine::wip::background::agenda::BUCKETS_PER_STEP;
+use crate::engine::memtable::{MemTable, OrderPolicy};
+use crate::engine::wip::background::bucket_queue::BUCKETS_PER_STEP;
 use crate::engine::wip::bucket::{Bucket, BucketState};
 use crate::engine::wip::policy::aging::is_overdue;
-use crate::engine::wip::{Frozen, Install, Keyspace, Wip};
+use crate::engine::wip::{ImmutableMemTable, InstallState, Wip, WipKeyspace};
 use crate::{Error, Result};
 
 impl Wip {
@@ -29,8 +29,8 @@ impl Wip {
     /// its flush (F1).
     pub(in super::super) fn freeze(
         &self,
-        install: &mut Install,
-        keyspace: &Arc<Keyspace>,
+        install: &mut InstallState,
+        keyspace: &Arc<WipKeyspace>,
         bucket: &Bucket,
     ) {
         debug_assert!(self.leader.try_read().is_none(), "the leader is held alone");
@@ -52,7 +52,7 @@ impl Wip {
     }
 
     /// As [`Wip::freeze`], of a bucket that was found without its keyspace.
-    pub(in super::super) fn freeze_bucket(&self, install: &mut Install, bucket: &Bucket) {
+    pub(in super::super) fn freeze_bucket(&self, install: &mut InstallState, bucket: &Bucket) {
         let keyspaces = self.keyspaces.load();
         if let Some(keyspace) = keyspaces.live(bucket.keyspace) {
             self.freeze(install, keyspace, bucket);
@@ -62,15 +62,15 @@ impl Wip {
     /// Queues a state's active MemTable for its flush; returns the frozen ones with it in front.
     pub(in super::super) fn queue_frozen(
         &self,
-        install: &mut Install,
-        keyspace: &Arc<Keyspace>,
+        install: &mut InstallState,
+        keyspace: &Arc<WipKeyspace>,
         bucket: &Bucket,
         state: &BucketState,
     ) -> Vec<Arc<MemTable>> {
         if state.active.is_empty() {
             return state.frozen.clone();
         }
-        install.frozen.push_back(Frozen {
+        install.frozen.push_back(ImmutableMemTable {
             table: Arc::clone(&state.active),
             keyspace: Arc::clone(keyspace),
             lower: bucket.lower().into(),
@@ -93,15 +93,15 @@ impl Wip {
         common: usize,
         expected: usize,
     ) -> Arc<MemTable> {
-        let keep = match KeepOrder::of(&self.options) {
-            KeepOrder::AfterSearches(_) if before.hands_on_order() => KeepOrder::Always,
+        let keep = match OrderPolicy::of(&self.options) {
+            OrderPolicy::AfterSearches(_) if before.hands_on_order() => OrderPolicy::Always,
             keep => keep,
         };
         Arc::new(MemTable::with_order(&self.pool, expected, keep, common))
     }
 
     /// Freezes MemTables when they use more memory than their share, after inserts into many.
-    pub(in super::super) fn freeze_if_over(&self, install: &mut Install) {
+    pub(in super::super) fn freeze_if_over(&self, install: &mut InstallState) {
         if self.must_look_at_memory() {
             self.freeze_due(install);
         }
@@ -109,7 +109,7 @@ impl Wip {
 
     /// As [`Wip::freeze_if_over`], after an insert into `table`, which may be too large.
     #[inline]
-    pub(in super::super) fn freeze_if_due(&self, install: &mut Install, table: &MemTable) {
+    pub(in super::super) fn freeze_if_due(&self, install: &mut InstallState, table: &MemTable) {
         if self.is_freeze_due(table) {
             self.freeze_due(install);
         }
@@ -133,7 +133,7 @@ impl Wip {
     /// Freezes each MemTable that is too large, and the largest ones until the rest fits (F1): of
     /// very many small ones at least so many that a look at all of them costs each frozen one a
     /// look at [`BUCKETS_PER_STEP`].
-    pub(in super::super) fn freeze_due(&self, install: &mut Install) {
+    pub(in super::super) fn freeze_due(&self, install: &mut InstallState) {
         self.fit_memory();
         let limits = self.throttle.limits();
         let memory = |bucket: Arc<Bucket>| (bucket.state.load().active.memory_bytes(), bucket);
@@ -187,7 +187,7 @@ impl Wip {
         let (now, age_max) = (self.time(), self.options.garbage_age_max);
         let is_overdue = |since| is_overdue(since, now, age_max);
         let is_short = self.syncer.is_room_short() || self.schedule.check_shortage().is_err();
-        let at_rest = self.is_at_rest();
+        let at_rest = self.is_idle();
         if !is_short && !at_rest {
             return self.written.buckets_since(|since| is_overdue(Some(since)));
         }
@@ -221,7 +221,7 @@ impl Wip {
     /// such a way that who waits for that, too, keeps none of it in memory.
     pub(in super::super) fn freeze_all<'b>(
         &self,
-        buckets: impl IntoIterator<Item = (&'b Arc<Keyspace>, &'b Arc<Bucket>)>,
+        buckets: impl IntoIterator<Item = (&'b Arc<WipKeyspace>, &'b Arc<Bucket>)>,
     ) -> Vec<Weak<MemTable>> {
         let mut install = self.lock_install();
         let mut frozen = Vec::new();
@@ -270,7 +270,7 @@ impl Wip {
     /// Freezes what the first bucket of a keyspace has in memory, as if somebody were flushing it
     /// ever since.
     #[cfg(test)]
-    pub(in super::super) fn freeze_for_tests(&self, keyspace: &Arc<Keyspace>) {
+    pub(in super::super) fn freeze_for_tests(&self, keyspace: &Arc<WipKeyspace>) {
         let router = keyspace.router.load();
         let _alone = self.leader.write();
         let mut install = self.lock_install();

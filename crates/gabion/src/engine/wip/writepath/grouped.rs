@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use crate::engine::memtable::MemTable;
 use crate::engine::wip::bucket::Router;
-use crate::engine::wip::{Install, Wip};
-use crate::log::{BatchEncoder, Op};
+use crate::engine::wip::{InstallState, Wip};
+use crate::log::{BatchEncoder, LogOp};
 use crate::types::{Kind, Seq, hash_key};
 
 /// Operations of a window. With some fifty buckets ten of them meet in one; the window itself stays
@@ -43,16 +43,16 @@ const END: usize = usize::MAX;
 
 /// Operations of one keyspace that are inserted together.
 #[derive(Default)]
-pub(in super::super) struct Window<'b> {
+pub(in super::super) struct GroupWindow<'b> {
     entries: Vec<Entry<'b>>,
     /// Bytes of keys and values.
     bytes: u64,
 }
 
-impl Window<'_> {
+impl GroupWindow<'_> {
     /// A window with room for the operations of a batch of so many.
     fn for_batch(operations: u32) -> Self {
-        Window {
+        GroupWindow {
             entries: Vec::with_capacity(WINDOW_OPERATIONS.min(operations as usize)),
             bytes: 0,
         }
@@ -76,7 +76,7 @@ impl Window<'_> {
 /// The MemTables that the operations of a batch go to, by the positions of their buckets in the
 /// router: most operations meet a bucket that an earlier one has met, and count no references.
 #[derive(Default)]
-pub(in super::super) struct MetTables {
+pub(in super::super) struct BatchTargets {
     places: Vec<Place>,
     /// Positions with a table.
     met: Vec<usize>,
@@ -97,22 +97,22 @@ struct Place {
 
 /// An operation of a window.
 struct Entry<'b> {
-    operation: Op<'b>,
+    operation: LogOp<'b>,
     hash: u64,
     position: usize,
     /// The next one of the same bucket.
     next: usize,
 }
 
-impl MetTables {
+impl BatchTargets {
     /// Adds an operation to the window. `position` is that of its bucket, `hash` that of its key.
     #[inline]
     pub(in super::super) fn add<'b>(
         &mut self,
         router: &Router,
-        window: &mut Window<'b>,
+        window: &mut GroupWindow<'b>,
         (position, hash): (usize, u64),
-        operation: Op<'b>,
+        operation: LogOp<'b>,
     ) {
         if self
             .places
@@ -180,7 +180,7 @@ impl MetTables {
 
     /// Inserts the operations of a window, which are in a segment of the log, and empties it.
     /// Returns the memory of the largest table that it met.
-    pub(in super::super) fn insert(&mut self, window: &mut Window<'_>, segment: u64) -> u64 {
+    pub(in super::super) fn insert(&mut self, window: &mut GroupWindow<'_>, segment: u64) -> u64 {
         let mut largest = 0;
         let mut begun = std::mem::take(&mut self.begun);
         let mut ahead = self.in_order(&window.entries);
@@ -196,7 +196,7 @@ impl MetTables {
                 if let Some(later) = ahead.next() {
                     self.prefetch(later);
                 }
-                let Op {
+                let LogOp {
                     key,
                     seq,
                     kind,
@@ -236,7 +236,7 @@ impl MetTables {
 
 /// Iterator over the entries of a window, list by list.
 struct InOrder<'w, 'b> {
-    met: &'w MetTables,
+    met: &'w BatchTargets,
     window: &'w [Entry<'b>],
     listed: std::slice::Iter<'w, usize>,
     at: usize,
@@ -262,7 +262,7 @@ impl Wip {
     /// some are to be frozen. The caller holds the leader alone.
     pub(in super::super) fn insert_batch(
         &self,
-        install: &mut Install,
+        install: &mut InstallState,
         operations: &BatchEncoder,
         first: Seq,
         (segment, whole): (u64, bool),
@@ -275,10 +275,10 @@ impl Wip {
         let bytes_max = self.throttle.limits().table_bytes_max / WINDOW_PARTS;
         let bytes_max = bytes_max.clamp(1, WINDOW_BYTES_MAX);
         let mut met = std::mem::take(&mut install.met);
-        let mut window = Window::for_batch(operations.count());
+        let mut window = GroupWindow::for_batch(operations.count());
         let mut operations = operations.ops(first).map_while(Result::ok);
         let mut next = operations.next();
-        while let Some(Op { keyspace: id, .. }) = next {
+        while let Some(LogOp { keyspace: id, .. }) = next {
             let keyspace = keyspaces.live(id).expect("looked for before it was logged");
             let router = keyspace.router.load();
             while let Some(operation) = next
@@ -323,7 +323,7 @@ impl Wip {
     /// As [`Wip::insert_batch`], of few operations without a range delete: one by one.
     fn insert_few(
         &self,
-        install: &mut Install,
+        install: &mut InstallState,
         operations: &BatchEncoder,
         first: Seq,
         (segment, whole): (u64, bool),
@@ -331,7 +331,7 @@ impl Wip {
         let mut is_due = false;
         let keyspaces = self.keyspaces.load();
         for operation in operations.ops(first).map_while(Result::ok) {
-            let Op {
+            let LogOp {
                 keyspace,
                 key,
                 seq,
@@ -360,12 +360,12 @@ impl Wip {
 mod tests {
     use std::collections::BTreeMap;
 
-    use gabion_media::seeded::Random;
+    use gabion_media::seeded::SeededRng;
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::{Keyspace, Write};
+    use super::super::{WipKeyspace, Write};
     use super::*;
-    use crate::engine::ssd::{Commit, Lifecycle};
+    use crate::engine::ssd::{CommitWrites, Lifecycle};
     use crate::{Options, Tuning};
 
     const KEYS: u64 = 600;
@@ -379,7 +379,7 @@ mod tests {
     }
 
     /// Adds a random operation to a batch and does it in the twin.
-    fn add(random: &mut Random, batch: &mut BatchEncoder, keyspace: u32, twin: &mut Twin) {
+    fn add(random: &mut SeededRng, batch: &mut BatchEncoder, keyspace: u32, twin: &mut Twin) {
         let number = random.below(KEYS);
         match random.below(200) {
             0 => {
@@ -402,7 +402,7 @@ mod tests {
 
     fn assert_same(
         engine: &Wip,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         twin: &Twin,
         snapshot: Option<crate::expiry::ReadPoint>,
     ) {
@@ -420,7 +420,7 @@ mod tests {
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspaces = ["one", "other"].map(|name| engine.create_keyspace(name).unwrap());
         let mut twins = [Twin::new(), Twin::new()];
-        let mut random = Random::new(1);
+        let mut random = SeededRng::new(1);
         for round in 0..30 {
             let before = twins.clone();
             let snapshot = engine.begin_snapshot();

@@ -37,9 +37,9 @@
 //! writes may succeed. A failed sync leaves unknown what is on the medium, so the store turns
 //! read-only and the group's writes are not acknowledged, though a recovery may find them.
 
+pub(super) mod dirty_buckets;
 pub(super) mod freeze;
 pub(super) mod grouped;
-pub(super) mod written;
 
 use std::cell::{LazyCell, RefCell};
 use std::sync::Arc;
@@ -49,10 +49,10 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::bucket::{Bucket, BucketState};
-use super::{Install, Keyspace, Wip, Write};
+use super::{InstallState, Wip, WipKeyspace, Write};
 use crate::engine::memtable::MemTable;
 use crate::engine::ssd::merge;
-use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, RoomFor, batch_head};
+use crate::log::{BATCH_HEAD_BYTES, Log, LogOpHead, SegmentPurpose, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
@@ -74,7 +74,7 @@ thread_local! {
 
 /// The write half of the log, and the numbers that go with it. Held shared by writers that go side
 /// by side, alone by all others.
-pub(crate) struct Leader {
+pub(crate) struct WipWriteHalf {
     /// The write half of the log; `None` before the store is settled and once it is closed.
     log: Option<Log>,
     /// The sequence number of the next write is this and the number of reservations in the log's
@@ -82,11 +82,11 @@ pub(crate) struct Leader {
     base: Seq,
 }
 
-impl Leader {
+impl WipWriteHalf {
     /// Goes on in `log`, if it takes appends already, with the number `next`.
-    pub(crate) fn new(log: Option<Log>, next: Seq) -> Leader {
+    pub(crate) fn new(log: Option<Log>, next: Seq) -> WipWriteHalf {
         let reservations = log.as_ref().map_or(0, Log::reservations);
-        Leader {
+        WipWriteHalf {
             base: next.wrapping_sub(reservations),
             log,
         }
@@ -104,7 +104,12 @@ impl Leader {
     }
 
     /// Appends a record of `count` numbers to the log; a failure uses up none.
-    pub(crate) fn append(&mut self, parts: &[&[u8]], count: u64, room: RoomFor) -> Result<u64> {
+    pub(crate) fn append(
+        &mut self,
+        parts: &[&[u8]],
+        count: u64,
+        room: SegmentPurpose,
+    ) -> Result<u64> {
         let next = self.next_seq();
         let log = self.log.as_mut().ok_or(Error::Closed)?;
         let appended = log.append(parts, room);
@@ -153,7 +158,7 @@ impl Leader {
 }
 
 /// Where writers wait for each other that go side by side.
-pub(crate) struct Turns {
+pub(crate) struct PublishOrder {
     /// Held from a number to its publication where writers go one behind the other: a writer that
     /// the system interrupts holds up all others, and then it is better that these have not begun.
     lane: Option<Mutex<()>>,
@@ -162,10 +167,10 @@ pub(crate) struct Turns {
     changed: Condvar,
 }
 
-impl Turns {
+impl PublishOrder {
     /// Writers go side by side, or one behind the other.
-    pub(crate) fn new(side_by_side: bool) -> Turns {
-        Turns {
+    pub(crate) fn new(side_by_side: bool) -> PublishOrder {
+        PublishOrder {
             lane: (!side_by_side).then(Mutex::default),
             sleeping: AtomicUsize::new(0),
             lock: Mutex::default(),
@@ -218,7 +223,7 @@ impl Turns {
 impl Wip {
     /// Puts a pair.
     #[cfg(test)]
-    pub(super) fn put_for_tests(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
+    pub(super) fn put_for_tests(&self, keyspace: &WipKeyspace, key: &[u8], value: &[u8]) {
         let write = Write::Single {
             keyspace,
             kind: Kind::Put,
@@ -226,7 +231,7 @@ impl Wip {
             value,
         };
         let bytes = key.len() + value.len();
-        crate::engine::ssd::Commit::write(self, write, bytes as u64, false).unwrap();
+        crate::engine::ssd::CommitWrites::write(self, write, bytes as u64, false).unwrap();
     }
 
     /// Performs a short single write side by side with others; false, and nothing done, when it is
@@ -245,7 +250,7 @@ impl Wip {
         if kind == Kind::DeleteRange || self.visible() > SEQ_MAX / 2 {
             return Ok(false);
         }
-        let mut operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
+        let mut operation = LogOpHead::new(kind, keyspace.id, key.len(), value.len());
 
         let leader = self.leader.read();
         let log = leader.log.as_ref().ok_or(Error::Closed)?;
@@ -266,7 +271,7 @@ impl Wip {
         } else if kind == Kind::Operand {
             merged = self.merge_beside(keyspace, &state, (key, hash), value)?;
             (kind, value) = (merged.0, &merged.1);
-            operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
+            operation = LogOpHead::new(kind, keyspace.id, key.len(), value.len());
         }
         let operation = operation.as_bytes();
         let size = BATCH_HEAD_BYTES + operation.len() + key.len() + value.len();
@@ -316,7 +321,7 @@ impl Wip {
     #[cold]
     fn merge_beside(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         state: &BucketState,
         (key, hash): (&[u8], u64),
         operand: &[u8],
@@ -346,7 +351,7 @@ impl Wip {
     }
 
     /// Appends a write to the log, if its keyspaces are there; returns its first sequence number.
-    pub(super) fn log_write(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
+    pub(super) fn log_write(&self, leader: &mut WipWriteHalf, write: Write<'_>) -> Result<Seq> {
         self.keyspaces.check_write(write)?;
         self.note_expiring(write);
         let (first, segment) = (leader.next_seq(), leader.segment());
@@ -382,7 +387,7 @@ impl Wip {
     /// between those that are `whole`.
     pub(super) fn insert_all<'w>(
         &self,
-        leader: &mut Leader,
+        leader: &mut WipWriteHalf,
         writes: impl Iterator<Item = (Write<'w>, Seq)>,
         segment: u64,
         whole: bool,
@@ -405,7 +410,7 @@ impl Wip {
     /// are to be frozen.
     fn insert(
         &self,
-        install: &mut Install,
+        install: &mut InstallState,
         write: Write<'_>,
         first: Seq,
         (segment, whole): (u64, bool),
@@ -448,7 +453,7 @@ impl Wip {
     /// first key above the range, empty for the end of all keys.
     pub(super) fn delete_range(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &WipKeyspace,
         lower: &[u8],
         upper: &[u8],
         seq: Seq,

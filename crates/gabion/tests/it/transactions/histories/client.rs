@@ -14,7 +14,7 @@ use super::record::{
     AppendNumbers, By, Interval, KEYS, KEYSPACES, Key, Read, Record, Value, Write, decoded,
     encoded, is_list, keys_of, name_of,
 };
-use crate::support::Random;
+use crate::support::SeededRng;
 
 /// An open store, and the ticks of the history of what is done with it.
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl<'h> Client<'h> {
     }
 
     /// Anything that a transaction can do before its end.
-    pub(super) fn step(&self, open: &mut Open, random: &mut Random) {
+    pub(super) fn step(&self, open: &mut Open, random: &mut SeededRng) {
         let key = a_key(random);
         match random.below(20) {
             0..5 => drop(self.get(open, key, random.one_in(6))),
@@ -172,7 +172,7 @@ impl<'h> Client<'h> {
     }
 
     /// Deletes registers, never a list.
-    fn delete_range(&self, open: &mut Open, random: &mut Random) {
+    fn delete_range(&self, open: &mut Open, random: &mut SeededRng) {
         let (keyspace, (lower, upper)) = (random.index(KEYSPACES), register_bounds(random));
         let handle = &self.keyspaces[keyspace];
         let range = lower.clone()..upper.clone();
@@ -187,7 +187,7 @@ impl<'h> Client<'h> {
     }
 
     /// Reads a range from both ends, mostly all of it.
-    fn range(&self, open: &mut Open, random: &mut Random) {
+    fn range(&self, open: &mut Open, random: &mut SeededRng) {
         let (keyspace, (lower, upper)) = (random.index(KEYSPACES), bounds(random));
         let upper_bound = upper.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let bounds = (Bound::Included(lower.clone()), upper_bound);
@@ -262,7 +262,7 @@ impl<'h> Client<'h> {
     }
 
     /// A write without a transaction.
-    pub(super) fn write_plainly(&self, random: &mut Random, durability: Durability) -> Record {
+    pub(super) fn write_plainly(&self, random: &mut SeededRng, durability: Durability) -> Record {
         let key = a_register(random);
         let (keyspace, name) = (self.keyspace(key), name_of(key));
         if random.one_in(4) {
@@ -318,7 +318,7 @@ impl<'h> Client<'h> {
     }
 
     /// A merge into a list, or several in a batch, also of the same one.
-    fn merge_plainly(&self, random: &mut Random, durability: Durability) -> Record {
+    fn merge_plainly(&self, random: &mut SeededRng, durability: Durability) -> Record {
         let mut writes = Vec::new();
         for _ in 0..1 + random.below(3) {
             writes.push(Write {
@@ -348,7 +348,7 @@ impl<'h> Client<'h> {
     }
 
     /// An update of a list.
-    pub(super) fn update(&self, random: &mut Random, durability: Durability) -> Record {
+    pub(super) fn update(&self, random: &mut SeededRng, durability: Durability) -> Record {
         let key = a_list(random);
         let number = self.tick();
         let (mut before, mut after) = (Value::new(), Value::new());
@@ -377,7 +377,7 @@ impl<'h> Client<'h> {
     }
 
     /// An ingest of registers.
-    pub(super) fn ingest(&self, random: &mut Random) -> Record {
+    pub(super) fn ingest(&self, random: &mut SeededRng) -> Record {
         let keyspace = random.index(KEYSPACES);
         let mut writes = Vec::new();
         for key in keys_of(keyspace).filter(|key| !is_list(*key)) {
@@ -416,7 +416,7 @@ impl<'h> Client<'h> {
 
     /// Puts other keys beside those of the history, or deletes some of them, so that tables are
     /// written, and buckets split and are joined.
-    pub(super) fn fill(&self, random: &mut Random) {
+    pub(super) fn fill(&self, random: &mut SeededRng) {
         let key = a_key(random);
         let keyspace = self.keyspace(key);
         let beside = |last: &str| [&name_of(key)[..], last.as_bytes()].concat();
@@ -433,7 +433,7 @@ impl<'h> Client<'h> {
     }
 
     /// Work that moves what was written.
-    pub(super) fn move_data(&self, random: &mut Random) {
+    pub(super) fn move_data(&self, random: &mut SeededRng) {
         let keyspace = &self.keyspaces[random.index(KEYSPACES)];
         let moved = match random.below(6) {
             0..3 => self.db.flush(),
@@ -497,11 +497,11 @@ fn whole(end: Interval, reads: Vec<Read>, writes: Vec<Write>) -> Record {
     }
 }
 
-fn a_key(random: &mut Random) -> Key {
+fn a_key(random: &mut SeededRng) -> Key {
     random.index(KEYSPACES * KEYS)
 }
 
-fn a_list(random: &mut Random) -> Key {
+fn a_list(random: &mut SeededRng) -> Key {
     loop {
         match a_key(random) {
             key if is_list(key) => return key,
@@ -510,7 +510,7 @@ fn a_list(random: &mut Random) -> Key {
     }
 }
 
-fn a_register(random: &mut Random) -> Key {
+fn a_register(random: &mut SeededRng) -> Key {
     loop {
         match a_key(random) {
             key if is_list(key) => {}
@@ -520,7 +520,7 @@ fn a_register(random: &mut Random) -> Key {
 }
 
 /// A range that may hold any keys.
-fn bounds(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
+fn bounds(random: &mut SeededRng) -> (Vec<u8>, Option<Vec<u8>>) {
     let (lower, upper) = (random.index(KEYS), random.index(KEYS + 1));
     let lower = if random.one_in(3) {
         Vec::new()
@@ -531,7 +531,7 @@ fn bounds(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
 }
 
 /// A range that holds registers only, with what is beside them.
-fn register_bounds(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
+fn register_bounds(random: &mut SeededRng) -> (Vec<u8>, Vec<u8>) {
     let key = a_register(random) % KEYS;
     let upper = (key + 1 + random.index(2)).min(KEYS);
     (name_of(key), format!("r{upper}").into_bytes())

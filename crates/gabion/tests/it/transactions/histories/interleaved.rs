@@ -8,7 +8,7 @@ use gabion_media::{Disk, SimDisk, Tear};
 
 use super::client::{Client, Open};
 use super::record::{History, Key, Record, Value};
-use crate::support::{Random, Totals, small_options, small_tuning, with_little_memory};
+use crate::support::{SeededRng, Totals, small_options, small_tuning, with_little_memory};
 
 /// Steps of a history at most.
 const STEPS: u64 = 400;
@@ -34,7 +34,7 @@ struct State {
 /// What happens one after the other.
 struct Interleaved<'h> {
     options: Options,
-    random: Random,
+    random: SeededRng,
     sim: SimDisk,
     client: Client<'h>,
     ticks: &'h AtomicU64,
@@ -50,7 +50,7 @@ struct Interleaved<'h> {
 }
 
 /// Options of a store that a few hundred writes flush, compact, split and join.
-pub(super) fn options_of(engine: Engine, random: &mut Random) -> Options {
+pub(super) fn options_of(engine: Engine, random: &mut SeededRng) -> Options {
     let memtables = [2 << 10, 4 << 10, 16 << 10, 64 << 10][random.index(4)];
     let log_bytes_max = [2 << 10, 16 << 10, 64 << 10][random.index(3)];
     small_options()
@@ -67,7 +67,7 @@ pub(super) fn options_of(engine: Engine, random: &mut Random) -> Options {
 
 /// The history of a seed.
 pub(super) fn run(engine: Engine, isolation: Isolation, seed: u64) -> Run {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let options = with_little_memory(options_of(engine, &mut random), seed);
     let (sim, ticks) = (SimDisk::recording(), AtomicU64::new(1));
     let client = Client::new(open(&sim, &options), isolation, &ticks);

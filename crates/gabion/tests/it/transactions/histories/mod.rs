@@ -16,7 +16,7 @@ mod threads;
 
 use gabion::{Engine, Isolation};
 
-use crate::support::{Context, Totals, base_seed, each_seed, setting};
+use crate::support::{PanicContext, Totals, base_seed, each_seed, setting};
 use check::{Anomaly, worst};
 use record::History;
 
@@ -74,7 +74,7 @@ fn check_all(
         base_seed(),
         |begun| begun < histories,
         |seed| {
-            let _context = Context(|| format!("{what}: {engine}, {isolation:?}, seed {seed}"));
+            let _context = PanicContext(|| format!("{what}: {engine}, {isolation:?}, seed {seed}"));
             let mut counts = Counts::default();
             let totals = run(seed, &mut counts);
             (counts, totals)

@@ -8,14 +8,14 @@ use gabion_media::{Disk, SimDisk};
 use super::client::Client;
 use super::interleaved::options_of;
 use super::record::{History, Record};
-use crate::support::{Random, Totals};
+use crate::support::{SeededRng, Totals};
 
 /// Transactions and other writes of each thread.
 const ROUNDS: u64 = 80;
 
 /// A history of a seed, which says what each thread does, and not when.
 pub(super) fn run(engine: Engine, isolation: Isolation, seed: u64) -> (History, Totals) {
-    let mut random = Random::new(seed);
+    let mut random = SeededRng::new(seed);
     let options = options_of(engine, &mut random).background_threads(2);
     let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).expect("the store opens");
     let ticks = AtomicU64::new(1);
@@ -24,7 +24,7 @@ pub(super) fn run(engine: Engine, isolation: Isolation, seed: u64) -> (History, 
     let mut records: Vec<Record> = std::thread::scope(|scope| {
         let run_one = |thread| {
             let (client, seed) = (client.clone(), seed * 100 + thread);
-            scope.spawn(move || rounds(&client, &mut Random::new(seed)))
+            scope.spawn(move || rounds(&client, &mut SeededRng::new(seed)))
         };
         let running: Vec<_> = (1..=threads).map(run_one).collect();
         let ended = running.into_iter().map(|thread| thread.join());
@@ -39,7 +39,7 @@ pub(super) fn run(engine: Engine, isolation: Isolation, seed: u64) -> (History, 
     (History { isolation, records }, totals)
 }
 
-fn rounds(client: &Client<'_>, random: &mut Random) -> Vec<Record> {
+fn rounds(client: &Client<'_>, random: &mut SeededRng) -> Vec<Record> {
     let mut records = Vec::new();
     for _ in 0..ROUNDS {
         let level = match random.one_in(3) {

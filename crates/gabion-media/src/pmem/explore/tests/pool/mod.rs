@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use super::super::{Act, Outcome, Stage, Subject};
+use super::super::{HistoryStep, OpOutcome, Subject, SubjectMedium};
 use crate::pmem::alloc::intent::{IntentSlot, SLOTS as INTENTS};
 use crate::pmem::layout::{FIXED_BYTES, HeaderState, check_header};
 use crate::pmem::{
-    Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, PoolStats, ROOT_HINT, Reachable, Reserved,
-    Retiring,
+    BlockClaim, Medium, PAtomicU64, POff, Pool, PoolOptions, PoolStats, ROOT_HINT, Reachable,
+    Reserved, Retiring,
 };
 
 /// Slots of the directory, which is the root block: each a word with the offset of a block.
@@ -84,7 +84,7 @@ const SECOND: u64 = 48;
 const BEHIND: u64 = 1 << 60;
 
 /// Whether a block is referred to by a slot, or by the block that a slot refers to.
-fn is_reachable(medium: &Medium, claim: Claim) -> bool {
+fn is_reachable(medium: &Medium, claim: BlockClaim) -> bool {
     let refers = |at: u64| {
         let word: Option<&PAtomicU64> = medium.try_at(POff::new(at));
         // ORDER: Relaxed: one thread.
@@ -98,7 +98,7 @@ fn is_reachable(medium: &Medium, claim: Claim) -> bool {
 }
 
 impl Directory {
-    fn options(&self, stage: &Stage) -> PoolOptions {
+    fn options(&self, stage: &SubjectMedium) -> PoolOptions {
         PoolOptions {
             layout: 77,
             heaps: self.heaps,
@@ -341,7 +341,7 @@ impl Subject for Directory {
         self.bytes
     }
 
-    fn create(&self, stage: &Stage) -> Result<Pool, String> {
+    fn create(&self, stage: &SubjectMedium) -> Result<Pool, String> {
         // What a crash left is wiped, as a file would be made anew.
         let medium = stage.medium();
         medium.zero(0, medium.len());
@@ -351,7 +351,7 @@ impl Subject for Directory {
         Ok(pool)
     }
 
-    fn open(&self, stage: &Stage) -> Result<Option<Pool>, String> {
+    fn open(&self, stage: &SubjectMedium) -> Result<Option<Pool>, String> {
         let medium = stage.medium();
         let mut magic = [0; 8];
         medium.read(0, &mut magic);
@@ -371,10 +371,10 @@ impl Subject for Directory {
         pool.close().map_err(|error| error.to_string())
     }
 
-    fn apply(&self, pool: &Pool, op: &Op) -> Result<Outcome, String> {
+    fn apply(&self, pool: &Pool, op: &Op) -> Result<OpOutcome, String> {
         match self.run(pool, op) {
-            Ok(()) => Ok(Outcome::Done),
-            Err(crate::Error::PoolFull { .. }) => Ok(Outcome::Refused),
+            Ok(()) => Ok(OpOutcome::Done),
+            Err(crate::Error::PoolFull { .. }) => Ok(OpOutcome::Refused),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -500,16 +500,16 @@ fn drain() -> impl Iterator<Item = Op> {
         .chain([Op::Empty])
 }
 
-fn put(slot: u64, size: u64, value: u64) -> Act<Op> {
-    Act::Op(Op::Put { slot, size, value })
+fn put(slot: u64, size: u64, value: u64) -> HistoryStep<Op> {
+    HistoryStep::Op(Op::Put { slot, size, value })
 }
 
-fn put_two(slot: u64, size: u64, value: u64) -> Act<Op> {
-    Act::Op(Op::PutTwo { slot, size, value })
+fn put_two(slot: u64, size: u64, value: u64) -> HistoryStep<Op> {
+    HistoryStep::Op(Op::PutTwo { slot, size, value })
 }
 
-fn lazily(slot: u64, size: u64, value: u64) -> Act<Op> {
-    Act::Op(Op::PutLazily { slot, size, value })
+fn lazily(slot: u64, size: u64, value: u64) -> HistoryStep<Op> {
+    HistoryStep::Op(Op::PutLazily { slot, size, value })
 }
 
 fn small() -> Directory {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::super::super::{Explorer, History, Limits, MutantReport, Run};
+use super::super::super::{ExploreLimits, Explorer, History, MutantReport, Run};
 use super::histories::all;
 use super::small;
 
@@ -89,12 +89,12 @@ const PUBLISHED: &[(&str, &str)] = &[
 
 fn mutants() -> MutantReport {
     let subject = small();
-    let limits = Limits {
+    let limits = ExploreLimits {
         all: 512,
         sample: 64,
         nested_all: 16,
         nested_sample: 4,
-        ..Limits::default()
+        ..ExploreLimits::default()
     };
     let mut explorer = Explorer::new(&subject, limits);
     let runs: Vec<_> = all()

@@ -1,22 +1,22 @@
 //! Published bugs of pools, allocators and resizes that are no flush or fence left out, planted in
 //! the use that the directory makes of its pool. (Those that are: see `mutants`.)
 
-use super::super::super::{Act, Explorer, Limits, Report, Run};
+use super::super::super::{ExploreLimits, Explorer, HistoryStep, Report, Run};
 use super::{Bug, Directory, Op, lazily, put, put_two, small};
 
-fn explore(bug: Bug, acts: &[Act<Op>]) -> Report {
+fn explore(bug: Bug, acts: &[HistoryStep<Op>]) -> Report {
     let subject = Directory { bug, ..small() };
     let run = Run::record(&subject, "planted", &[], acts).unwrap();
-    let limits = Limits {
+    let limits = ExploreLimits {
         depth: 1,
-        ..Limits::default()
+        ..ExploreLimits::default()
     };
     Explorer::new(&subject, limits).explore(&run)
 }
 
 /// The same history is clean without the bug, and with it a violation says so.
 #[track_caller]
-fn assert_caught(bug: Bug, acts: &[Act<Op>], says: &str) {
+fn assert_caught(bug: Bug, acts: &[HistoryStep<Op>], says: &str) {
     assert!(explore(Bug::Nothing, acts).is_clean());
     let report = explore(bug, acts);
     let mut messages = report.violations.iter().map(|violation| &violation.message);
@@ -56,7 +56,7 @@ fn an_intent_that_looks_at_the_wrong_place_leaks() {
 /// CCEH: doubling publishes the directory before it is there.
 #[test]
 fn a_directory_that_is_published_before_its_entries_are_in_it_loses_them() {
-    let acts = [put(0, 48, 1), put(3, 48, 2), Act::Op(Op::Move)];
+    let acts = [put(0, 48, 1), put(3, 48, 2), HistoryStep::Op(Op::Move)];
     assert_caught(Bug::PublishedBeforeCopied, &acts, "");
 }
 
