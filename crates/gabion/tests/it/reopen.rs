@@ -133,6 +133,9 @@ fn open_twice(engine: Engine) {
     let dir = tempfile::tempdir().unwrap();
     let db = options().open(dir.path()).unwrap();
     db.put("key", "value").unwrap();
+    // Whoever has the store may be about to remove a file: it is no matter of others'.
+    let removed = dir.path().join("00000000000000ff.log");
+    std::os::unix::fs::symlink("removed", &removed).unwrap();
     for refused in [
         options().open(dir.path()).err(),
         gabion::check(dir.path()).err(),
@@ -146,6 +149,7 @@ fn open_twice(engine: Engine) {
             "{message}"
         );
     }
+    std::fs::remove_file(removed).unwrap();
     db.put("key", "still there").unwrap();
     db.close().unwrap();
     let db = options().open(dir.path()).unwrap();

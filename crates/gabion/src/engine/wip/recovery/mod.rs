@@ -87,18 +87,21 @@ const STOCK_CHUNKS: usize = 4;
 impl Wip {
     /// Opens the store on `disk`, recovering it if need be, and starts its threads.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Wip>> {
-        let threads = replay_threads(&disk, options.background_threads)?;
-        Wip::open_by_threads(disk, options, threads)
+        Wip::open_by_threads(disk, options, None)
     }
 
     /// As [`Wip::open`]; the log is replayed by so many threads besides this one.
-    fn open_by_threads(disk: Disk, options: Options, threads: usize) -> Result<Arc<Wip>> {
+    fn open_by_threads(disk: Disk, options: Options, threads: Option<usize>) -> Result<Arc<Wip>> {
         // Nothing is left behind where no store is to be made, not even the lock file.
         match inspect(&disk)? {
             ManifestLookup::Free if !options.create_if_missing => return Err(no_store(&disk)),
             _ => {}
         }
         let lock = Arc::new(StoreLock::take(&disk)?);
+        let threads = match threads {
+            None => replay_threads(&disk, options.background_threads)?,
+            Some(threads) => threads,
+        };
         let options = options.settled(Engine::Wip);
         let sizes = options.memory_sizes();
         let mut manifest = open_manifest(&disk, &options)?;

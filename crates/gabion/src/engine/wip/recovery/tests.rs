@@ -37,7 +37,7 @@ fn options() -> Options {
 }
 
 fn open(sim: &SimDisk, threads: usize) -> Arc<Wip> {
-    Wip::open_by_threads(Disk::simulated(sim), options(), threads).unwrap()
+    Wip::open_by_threads(Disk::simulated(sim), options(), Some(threads)).unwrap()
 }
 
 fn keyspaces(engine: &Wip) -> Vec<Arc<WipKeyspace>> {
