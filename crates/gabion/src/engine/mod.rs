@@ -227,7 +227,14 @@ impl Handle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Handle> {
         let engine = engine_of(&disk)?.unwrap_or(options.engine);
+        if options.follower && !engine.capabilities().followers {
+            return Err(Error::Unsupported {
+                engine: engine.name(),
+                operation: "followers; open the store for reading only when nobody writes it",
+            });
+        }
         Ok(match engine {
+            Engine::Wip if options.follower => Handle::Wip(Wip::follow(disk, options)?),
             Engine::Wip => Handle::Wip(Wip::open(disk, options)?),
             Engine::Flex => Handle::Flex(Flex::open(disk, options)?),
             Engine::Scmkv => Handle::Scmkv(ScmStore::open(disk, options)?),
@@ -558,6 +565,15 @@ impl Handle {
                 engine: self.engine().name(),
                 operation,
             }),
+        }
+    }
+
+    /// Reads what another process has written since.
+    pub(crate) fn catch_up(&self) -> Result<bool> {
+        self.health().check_here()?;
+        match self {
+            Handle::Wip(engine) => engine.catch_up(),
+            Handle::Flex(_) | Handle::Scmkv(_) | Handle::Sptree(_) => Ok(false),
         }
     }
 

@@ -23,6 +23,7 @@
 //! | `pending` | what was replayed becomes a log that takes appends, now or once there is space |
 //! | `chunks`, `queue` | its records applied by several threads |
 //! | `cursor`, `kept` | its records read while it is written; the segments that stay for that |
+//! | `tail` | the log of a store that another process writes |
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
 //! # Invariants
@@ -68,6 +69,8 @@ mod reader;
 mod recovery;
 mod segments;
 mod sync;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod tail;
 mod writepath;
 
 #[cfg(test)]
@@ -78,7 +81,7 @@ pub(crate) use batch::{
 };
 #[cfg(feature = "pm")]
 pub(crate) use batch::{Ops, decode as decode_batch};
-pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
+pub(crate) use chunks::{Chunk, Gathered, check_record, replay_chunks, replay_threads};
 pub(crate) use codec::Malformed;
 pub(crate) use copy::copy;
 pub(crate) use cursor::{LogCursor, Stepped, check_kept};
@@ -89,6 +92,7 @@ pub(crate) use recovery::replay;
 pub(crate) use recovery::{ReplayEnd, refuse_newer, replay_operations};
 pub(crate) use segments::RoomFor;
 pub(crate) use sync::LogSyncer;
+pub(crate) use tail::{LogTail, Tailed};
 pub(crate) use writepath::Log;
 
 /// A segment and the length of its valid part in bytes; 0 for a segment that holds nothing.

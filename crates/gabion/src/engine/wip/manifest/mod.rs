@@ -42,6 +42,8 @@
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod edit;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod follow;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod layout;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod recovery;
@@ -55,5 +57,5 @@ mod tests;
 
 pub(crate) use edit::{Edit, FileAge, FileMeta};
 pub(crate) use recovery::{Directory, check_root, inspect, read, read_damaged};
-pub(crate) use state::{BucketState, ManifestState};
+pub(crate) use state::{BucketState, ManifestState, TableRef};
 pub(crate) use writepath::{GROUP_BYTES_MAX, Manifest};

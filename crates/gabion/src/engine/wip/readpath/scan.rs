@@ -431,7 +431,8 @@ impl Scan {
                 None => {
                     let engine = self.store.engine();
                     let keyspaces = engine.keyspaces.load();
-                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
+                    let keyspace = keyspace_of(&keyspaces, self.keyspace)?;
+                    let router = keyspace.router_at(self.point.seq);
                     let bucket = router.route(&self.lower);
                     engine.count_scan(bucket);
                     let state = bucket.state.load();
@@ -510,7 +511,8 @@ impl Scan {
                 None => {
                     let engine = self.store.engine();
                     let keyspaces = engine.keyspaces.load();
-                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
+                    let keyspace = keyspace_of(&keyspaces, self.keyspace)?;
+                    let router = keyspace.router_at(self.point.seq);
                     let bucket = router.route_below(upper);
                     engine.count_scan(bucket);
                     let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.point.seq);
