@@ -230,7 +230,12 @@ impl LogTail {
                 Some(HeaderState::Valid(header)) if self.continues(&header) => {
                     return Ok(Next::Continues(usual));
                 }
-                Some(HeaderState::Blank | HeaderState::Invalid) => return Ok(Next::None),
+                // Unless it was used again between its opening and the read.
+                Some(HeaderState::Blank | HeaderState::Invalid)
+                    if self.disk.exists(&log_name(usual))? =>
+                {
+                    return Ok(Next::None);
+                }
                 _ => {}
             }
         }
