@@ -142,14 +142,20 @@ impl Gathered {
 }
 
 /// An error unless a record at `lsn` is whole and of keyspaces whose numbers are below `keyspaces`;
-/// returns the number of its operations.
-pub(crate) fn check_record(disk: &Disk, keyspaces: u32, lsn: Lsn, payload: &[u8]) -> Result<u64> {
-    let mut operations = 0;
-    for_each_operation(disk, keyspaces, lsn, payload, |_| {
+/// returns the number of its operations, and the largest of their sequence numbers, 0 for none.
+pub(crate) fn check_record(
+    disk: &Disk,
+    keyspaces: u32,
+    lsn: Lsn,
+    payload: &[u8],
+) -> Result<(u64, Seq)> {
+    let (mut operations, mut last) = (0, 0);
+    for_each_operation(disk, keyspaces, lsn, payload, |operation| {
         operations += 1;
+        last = last.max(operation.seq);
         Ok(())
     })?;
-    Ok(operations)
+    Ok((operations, last))
 }
 
 /// Replays a log by so many threads besides the calling one; `worker` makes what each of them, and

@@ -20,8 +20,8 @@
 //!    their tables do not: as a replay of the log would.
 //! 3. Read the log up to its end ([`LogTail`]), or up to a record that only a newer manifest
 //!    explains (W3), into the MemTables of the new routers. If the log was removed in front of what
-//!    was read, all of it is in tables by now: begin again, with empty MemTables and the log that
-//!    the newest manifest needs, as an opening does.
+//!    was read, all of it is in tables by now, or was logged again further behind (W4): begin
+//!    again, with empty MemTables and the log that the newest manifest needs, as an opening does.
 //! 4. Install the routers, then publish the number of the last write.
 //! 5. Where a record ended step 3, begin again: the manifest has it by now.
 //!
@@ -35,6 +35,8 @@
 //!   segment of the log is removed after a durable edit says that tables have all of it.
 //! - W3. A keyspace is made, dropped, or gets pairs by an ingest, by one edit, which is durable
 //!   before any record with a higher number is in the log (the leader is held).
+//! - W4. To let go of a segment, the writer may log again what MemTables have of it, each entry with
+//!   its own number, in front of the edit that says that the segment is not needed any more.
 //!
 //! Let `m` be the moment at which step 1 ends to read, and `c` the largest number that the manifest
 //! knew then: of an entry of a table, or of a drop.
@@ -42,6 +44,11 @@
 //!   end; so all writes up to `c` are in tables, or were read, or were removed, which is told
 //!   ([`Tailed::Gone`]) and begun again. Above `c` records are read one by one from there on: no
 //!   number is left out, as a gap stops the reading.
+//! - *Nor where all begins with the manifest.* What was logged again stands behind writes with
+//!   higher numbers, and alone may have the last one; but it is in the log at `m` (W4). So nothing
+//!   is installed then before the end of the log, and its numbers count. A record that needs a newer
+//!   manifest makes all of it begin again, with a manifest that was read when the log had been
+//!   looked through to its end. Later, what is logged again is passed over: it was read before.
 //! - *No table without what is in front of it.* `n` is at least `c`, so what a table has is never
 //!   read before all that was written before it.
 //! - *Nothing in part.* Frames are whole (W1). An event, a gap in the numbers or a keyspace that
@@ -184,6 +191,7 @@ impl Wip {
         };
         let (before, mut cleared, mut tries) = (self.visible(), Lsn::default(), 0);
         loop {
+            let stood = following.tail.position();
             let round = self.catch_up_once(&mut following, cleared);
             tries += 1;
             match round {
@@ -197,6 +205,8 @@ impl Wip {
                     }
                 }
                 Err(Error::Media(error)) if error.is_not_found() && tries < TRIES => {
+                    // What was read went with what was to be installed.
+                    following.restarts |= following.tail.position() != stood;
                     std::thread::sleep(PAUSE);
                 }
                 failed => {
@@ -255,7 +265,8 @@ impl Wip {
             following.tail.refuse_cut(durable)?;
             round = Round::End;
         }
-        if matches!(round, Round::Gone) {
+        let is_part = following.restarts && matches!(round, Round::Before(_));
+        if is_part || matches!(round, Round::Gone) {
             return Ok(round);
         }
         if !following.is_open && matches!(round, Round::End) {
@@ -303,6 +314,8 @@ impl Wip {
         let mut gathered = Gathered::default();
         let mut seen = following.seen.max(covered);
         let tail = &mut following.tail;
+        // The last record, where one needs a newer manifest and all begins with that.
+        let mut unknown = None;
         let round = loop {
             let at = match tail.step(&state.sealed)? {
                 Tailed::Record(at) => at,
@@ -313,19 +326,35 @@ impl Wip {
             let logged = Logged::read(tail.record()).map_err(|malformed| {
                 malformed.in_file(self.disk.path_of(&log_name(at.segment())), at.offset())
             })?;
+            if unknown.is_some() {
+                unknown = Some(at);
+                continue;
+            }
             if at > cleared && needs_newer(&logged, (seen, covered), state.next_keyspace) {
+                if following.restarts {
+                    unknown = Some(at);
+                    continue;
+                }
                 tail.back_to(at);
                 break Round::Before(at);
             }
-            seen = seen.max(last_number(&logged));
-            following.operations +=
+            let (operations, last) =
                 check_record(&self.disk, state.next_keyspace, at, tail.record())?;
+            if matches!(logged, Logged::Again) && !following.restarts {
+                // It was read where it was logged first.
+                continue;
+            }
+            seen = seen.max(last).max(last_number(&logged));
+            following.operations += operations;
             if !gathered.takes(at.segment()) {
                 inserter.apply(&gathered.chunk())?;
                 gathered.clear();
             }
             gathered.add_of(at.segment(), tail.record());
         };
+        if let Some(last) = unknown {
+            return Ok(Round::Before(last));
+        }
         inserter.apply(&gathered.chunk())?;
         following.seen = seen;
         Ok(round)
