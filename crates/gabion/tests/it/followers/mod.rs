@@ -69,7 +69,7 @@ fn a_follower_has_what_there_was_at_its_number() {
         let options = small_options();
         let mut machine = Machine::new(&sim, options.clone(), seed);
         let follower = follow(&sim, &options);
-        let mut lagging: Vec<(Snapshot, Vec<(String, Vec<Pair>)>)> = Vec::new();
+        let mut lagging: Vec<(Snapshot, Found)> = Vec::new();
         let (mut found, mut since) = (content(&follower), follower.stats().visible_seq);
         for step in 0..400 {
             machine.act();
@@ -112,7 +112,10 @@ fn a_follower_has_what_there_was_at_its_number() {
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-fn pairs_at(db: &Db, snapshot: &Snapshot) -> Vec<(String, Vec<Pair>)> {
+/// The pairs of keyspaces by their names.
+type Found = Vec<(String, Vec<Pair>)>;
+
+fn pairs_at(db: &Db, snapshot: &Snapshot) -> Found {
     let names = db.keyspace_names().into_iter();
     let pairs = names.map(|name| {
         let keyspace = db.existing_keyspace(&name).unwrap();
@@ -315,6 +318,36 @@ fn a_follower_that_is_far_behind_begins_again() {
         assert_eq!(before.unwrap().as_deref(), Some(&bytes_of(number, 60)[..]));
     }
     db.close().unwrap();
+}
+
+/// A store at rest logs again what small MemTables have, in a new segment, and removes the log in
+/// front of it. Then that alone tells of the last write.
+#[test]
+fn what_was_logged_again_counts() {
+    let sim = SimDisk::new();
+    let options = Options::default()
+        .background_threads(1)
+        .log_bytes_max(1 << 20);
+    let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let small = db.keyspace("small").unwrap();
+    let follower = follow(&sim, &options);
+    for round in 0..4u64 {
+        for number in 0..300u64 {
+            db.put(number.to_le_bytes(), [7; 1000]).unwrap();
+        }
+        small.put("last", round.to_le_bytes()).unwrap();
+        // A segment is left as it is.
+        while db.stats().log_bytes > 64 << 10 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        follower.catch_up().unwrap();
+        for follower in [&follower, &follow(&sim, &options)] {
+            assert_eq!(follower.stats().visible_seq, db.stats().visible_seq);
+            assert_eq!(content(follower), content(&db), "round {round}");
+        }
+    }
+    let stats = follower.stats().follower.unwrap();
+    assert!(stats.reopened > 0, "{stats:?}");
 }
 
 fn tables_of(sim: &SimDisk) -> Vec<String> {

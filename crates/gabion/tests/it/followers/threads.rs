@@ -167,3 +167,62 @@ fn reads_never_go_back() {
         db.get("key").unwrap().as_deref()
     );
 }
+
+/// What is in the manifest alone comes in its turn among the writes: a follower finds an ingest or
+/// a drop with whatever was written behind it.
+#[test]
+fn ingests_and_drops_are_seen_before_what_is_behind_them() {
+    let options = small_options().background_threads(1);
+    let sim = SimDisk::new();
+    let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let number_of = |value: Option<&[u8]>| {
+        value.map_or(0, |value| {
+            u64::from_le_bytes(value[..8].try_into().unwrap())
+        })
+    };
+    let (filled, notes) = (
+        db.keyspace("filled").unwrap(),
+        db.keyspace("notes").unwrap(),
+    );
+    let follower = follow(&sim, &options);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (db, ends) = (&db, &ends);
+        scope.spawn(move || {
+            for number in 1..setting("GABION_FOLLOWER_EDITS", 400) {
+                let value = number.to_le_bytes();
+                filled.ingest([("key", value)]).unwrap();
+                notes.put("ingested", value).unwrap();
+                let brief = db.keyspace("brief").unwrap();
+                brief.put("key", value).unwrap();
+                db.drop_keyspace("brief").unwrap();
+                notes.put("dropped", value).unwrap();
+            }
+            // ORDER: Relaxed; it only ends the others.
+            ends.store(true, Ordering::Relaxed);
+        });
+        // ORDER: Relaxed, as above.
+        while !ends.load(Ordering::Relaxed) {
+            follower.catch_up().unwrap();
+            let get = |keyspace: &str, key: &str| {
+                let keyspace = follower.existing_keyspace(keyspace).unwrap();
+                number_of(keyspace.get(key).unwrap().as_deref())
+            };
+            let (ingested, noted) = (get("filled", "key"), get("notes", "ingested"));
+            let turns = [noted, noted + 1];
+            assert!(turns.contains(&ingested), "{ingested} beside {noted}");
+            let dropped = get("notes", "dropped");
+            assert!([noted, noted.saturating_sub(1)].contains(&dropped));
+            if let Ok(brief) = follower.existing_keyspace("brief") {
+                let found = number_of(brief.get("key").unwrap().as_deref());
+                // It is there empty, or with what was not dropped yet.
+                assert!(
+                    [0, dropped + 1].contains(&found),
+                    "{found} behind {dropped}"
+                );
+            }
+        }
+    });
+    follower.catch_up().unwrap();
+    assert_eq!(super::content(&follower), super::content(&db));
+}

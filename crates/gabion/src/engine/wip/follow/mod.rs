@@ -32,11 +32,11 @@
 //! - W1. A record is one frame, and holds a write, a batch or a transaction as a whole. Numbers
 //!   ascend in the log without a gap but for those of drops and ingests.
 //! - W2. A table enters the manifest when the log is written up to its newest entry (`wip`, I2). A
-//!   segment of the log is removed after a durable edit says that tables have all of it.
+//!   segment of the log is removed after a durable edit says that it is not needed (W4).
 //! - W3. A keyspace is made, dropped, or gets pairs by an ingest, by one edit, which is durable
 //!   before any record with a higher number is in the log (the leader is held).
-//! - W4. To let go of a segment, the writer may log again what MemTables have of it, each entry with
-//!   its own number, in front of the edit that says that the segment is not needed any more.
+//! - W4. A segment is not needed when tables have all of it, or when what MemTables have of it was
+//!   logged again, each entry with its own number, in front of the edit that says so.
 //!
 //! Let `m` be the moment at which step 1 ends to read, and `c` the largest number that the manifest
 //! knew then: of an entry of a table, or of a drop.
@@ -46,9 +46,10 @@
 //!   number is left out, as a gap stops the reading.
 //! - *Nor where all begins with the manifest.* What was logged again stands behind writes with
 //!   higher numbers, and alone may have the last one; but it is in the log at `m` (W4). So nothing
-//!   is installed then before the end of the log, and its numbers count. A record that needs a newer
-//!   manifest makes all of it begin again, with a manifest that was read when the log had been
-//!   looked through to its end. Later, what is logged again is passed over: it was read before.
+//!   is installed then before the end of the log, and its numbers count. A record that needs a
+//!   newer manifest makes all of it begin again, with a manifest that was read when the log had
+//!   been looked through to its end. Later, what is logged again is passed over: it was read
+//!   before.
 //! - *No table without what is in front of it.* `n` is at least `c`, so what a table has is never
 //!   read before all that was written before it.
 //! - *Nothing in part.* Frames are whole (W1). An event, a gap in the numbers or a keyspace that
