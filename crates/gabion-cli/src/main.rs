@@ -13,6 +13,7 @@ mod failure;
 mod load;
 mod new_file;
 mod output;
+mod signals;
 mod store;
 #[cfg(feature = "lab")]
 mod table;

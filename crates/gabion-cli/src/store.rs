@@ -2,16 +2,28 @@
 
 use std::path::Path;
 
-use gabion::{Db, Keyspace, Options};
+use gabion::{Db, Error, Keyspace, Options};
 
 use crate::args::StoreArguments;
 use crate::failure::Failure;
 
 /// Opens the store in `dir`, which must exist, for reading: beside others who read, and without a
-/// change of any file.
+/// change of any file. Where somebody writes it, as it is now, if the engine can.
 pub(crate) fn open_reading(dir: &Path) -> Result<Db, Failure> {
     require(dir)?;
-    Ok(Options::default().read_only(true).open(dir)?)
+    match Options::default().read_only(true).open(dir) {
+        Err(locked) if locked.is_locked() => match Options::default().follower(true).open(dir) {
+            Err(Error::Unsupported { .. }) => Err(locked.into()),
+            opened => Ok(opened?),
+        },
+        opened => Ok(opened?),
+    }
+}
+
+/// Opens the store in `dir`, which must exist, to follow whoever writes it, now or later.
+pub(crate) fn open_following(dir: &Path) -> Result<Db, Failure> {
+    require(dir)?;
+    Ok(Options::default().follower(true).open(dir)?)
 }
 
 /// Opens the store in `dir`, which must exist: commands that read make nothing.

@@ -317,6 +317,11 @@ impl Error {
         matches!(self, Error::Io { source, .. } if too_many_files(source).is_some())
     }
 
+    /// Whether the file ended before the bytes that were to be read.
+    pub fn is_short_read(&self) -> bool {
+        matches!(self, Error::ShortRead { .. })
+    }
+
     /// Whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind() == Some(io::ErrorKind::NotFound)

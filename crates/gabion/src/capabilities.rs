@@ -81,6 +81,7 @@ impl Engine {
                 keyspace_options: true,
                 drop_keyspace: true,
                 changes: true,
+                followers: self == Engine::Wip,
                 mapped: false,
                 key_bytes_max: limits::KEY_BYTES_MAX,
                 value_bytes_max: limits::VALUE_BYTES_MAX,
@@ -98,6 +99,7 @@ impl Engine {
                 keyspace_options: false,
                 drop_keyspace: false,
                 changes: false,
+                followers: false,
                 mapped: true,
                 key_bytes_max: limits::KEY_BYTES_MAX,
                 value_bytes_max: match self {
@@ -183,6 +185,9 @@ pub struct Capabilities {
     pub drop_keyspace: bool,
     /// A feed of all changes: [`Db::changes`](crate::Db::changes).
     pub changes: bool,
+    /// Another process can read the store while it is written:
+    /// [`Options::follower`](crate::Options::follower).
+    pub followers: bool,
     /// The store is one mapped file, which must lie in a directory of the system:
     /// [`MappedOptions`](crate::MappedOptions) are for it.
     pub mapped: bool,

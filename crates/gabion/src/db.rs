@@ -84,7 +84,7 @@ impl Options {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
         self.check()?;
-        let disk = if self.create_if_missing && !self.read_only {
+        let disk = if self.create_if_missing && !self.read_only && !self.follower {
             if !path.exists() {
                 self.engine.check_built()?;
             }
@@ -121,7 +121,7 @@ impl Db {
         options.check()?;
         let path = disk.path().to_owned();
         let durability = options.durability;
-        let (disk, options) = match options.read_only {
+        let (disk, options) = match options.read_only || options.follower {
             true => (disk.read_only(), options.for_reading()),
             false => (disk, options),
         };
@@ -138,6 +138,34 @@ impl Db {
         Ok(Db {
             default: Keyspace { store, inner },
         })
+    }
+
+    /// Reads what another process has written since, if this is a
+    /// [follower](crate::Options::follower); returns whether there was anything. Readers,
+    /// snapshots and iterators go on meanwhile: all writes up to one become visible at once.
+    ///
+    /// O(what was written since and is in no table yet), and a few system calls where that is
+    /// nothing. A store that follows nobody has nothing to catch up with.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use gabion::{Db, Options};
+    ///
+    /// let db = Db::open(dir.path())?;
+    /// let follower = Options::default().follower(true).open(dir.path())?;
+    /// db.put("basket", "stones")?;
+    /// assert_eq!(follower.get("basket")?, None);
+    /// assert!(follower.catch_up()?);
+    /// assert_eq!(follower.get("basket")?.as_deref(), Some(&b"stones"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corruption`]; [`Error::Media`]; [`Error::NotAStore`] when another store took the
+    /// place of this one; [`Error::Closed`]. What was visible stays so, and the next call tries
+    /// again.
+    pub fn catch_up(&self) -> Result<bool> {
+        self.handle().catch_up()
     }
 
     pub(crate) fn store(&self) -> &Arc<StoreHandle> {

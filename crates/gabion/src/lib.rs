@@ -130,8 +130,8 @@ pub use sizes::MemorySizes;
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{
-    BucketStats, CacheStats, GarbageStats, KeyspaceStats, MappedStats, MemoryStats, PageStats,
-    Stats, WrittenBytes,
+    BucketStats, CacheStats, FollowerStats, GarbageStats, KeyspaceStats, MappedStats, MemoryStats,
+    PageStats, Stats, WrittenBytes,
 };
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionIter, TransactionOptions};
 

@@ -126,6 +126,8 @@ pub struct Stats {
     pub durability: String,
     /// Why the store takes no more writes, if it does not.
     pub read_only: Option<String>,
+    /// How far a [follower](crate::Options::follower) is behind, if the store is one.
+    pub follower: Option<FollowerStats>,
     /// What each keyspace holds.
     pub keyspaces: Vec<KeyspaceStats>,
     /// The file of a store that is [mapped](crate::Capabilities::mapped), while it is open.
@@ -137,6 +139,23 @@ impl Stats {
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and strings always become JSON")
     }
+}
+
+/// How far a follower is behind the store that it follows, and what it did for that.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FollowerStats {
+    /// Writes that the log has and readers of the follower do not see yet.
+    pub lag_writes: u64,
+    /// Their bytes in the log. As of the writes, those are not in it which the log does not have
+    /// any more.
+    pub lag_bytes: u64,
+    /// How long ago the follower had caught up, in nanoseconds; 0 if nothing was written since.
+    pub lag_ns: u64,
+    /// How often it has caught up.
+    pub catch_ups: u64,
+    /// How often it was so far behind that it began again with the manifest.
+    pub reopened: u64,
 }
 
 /// Bytes written to the medium, by purpose.

@@ -14,14 +14,15 @@ use super::NotationArguments;
 /// committed together have one position. With --json each line is such a change.
 ///
 /// The log has the newest changes only; it keeps them for consumers. Without --consumer the store
-/// is opened for reading. The command prints what is there and ends; it cannot read beside a
-/// process that has the store open for writing. Exit status 1 if the changes behind a position are
-/// gone.
+/// is opened for reading, also beside a process that writes it (WipDB). The command prints what is
+/// there and ends, or with --follow goes on with what is written until SIGINT or SIGTERM. Exit
+/// status 1 if the changes behind a position are gone.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   gabion changes --db cities
   gabion changes --db cities --from 1.1064.250 --json
+  gabion changes --db cities --follow
   gabion changes --db cities --consumer mirror --json | ./mirror")]
 pub(crate) struct ChangesArguments {
     /// Directory of the store.
@@ -35,6 +36,9 @@ pub(crate) struct ChangesArguments {
     /// the store has none of that name, and finds what is written from then on.
     #[arg(long, value_name = "NAME")]
     pub(crate) consumer: Option<String>,
+    /// Wait for further changes and print them as they come.
+    #[arg(long)]
+    pub(crate) follow: bool,
     /// Print at most so many changes.
     #[arg(long, value_name = "N", value_parser = super::parse_count)]
     pub(crate) limit: Option<u64>,

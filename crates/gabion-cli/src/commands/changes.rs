@@ -1,8 +1,11 @@
 //! `changes`: what was written, in its order.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gabion::{Action, Change, Changes, Consumer, Db, Error, MergeBase, Operation, Options};
+use gabion::{
+    Action, Change, Changes, Consumer, Db, Error, MergeBase, Operation, Options, Position,
+};
 use serde_json::{Map, Value, json};
 
 use super::point::text_of;
@@ -11,14 +14,19 @@ use crate::args::changes::ChangesArguments;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::signals::stopped_by_signals;
 use crate::store;
 
 /// Changes between two acknowledgments of a consumer, each of which is a sync.
 const ACKNOWLEDGED_AFTER: u64 = 10_000;
 
+/// How long nothing is looked for where nothing was found.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Prints the changes that the arguments ask for.
 pub(crate) fn run(arguments: &ChangesArguments, output: &mut Output) -> Result<(), Failure> {
     let (db, consumer) = match &arguments.consumer {
+        None if arguments.follow => (store::open_following(&arguments.db)?, None),
         None => (store::open_reading(&arguments.db)?, None),
         Some(name) => {
             let db = store::open_existing(&arguments.db, Options::default())?;
@@ -26,12 +34,16 @@ pub(crate) fn run(arguments: &ChangesArguments, output: &mut Output) -> Result<(
             (db, Some(consumer))
         }
     };
-    let printed = match consumer {
-        None => print(first(&db, arguments)?, None, arguments, output),
-        Some(consumer) => print(consumer.changes()?, Some(&consumer), arguments, output),
+    let changes = match &consumer {
+        None => first(&db, arguments)?,
+        Some(consumer) => consumer.changes()?,
+    };
+    let printed = match arguments.follow {
+        true => follow(&db, changes, consumer.as_ref(), arguments, output),
+        false => Printer::new(changes, consumer.as_ref(), arguments).print(output),
     };
     db.close()?;
-    printed
+    printed.map(drop)
 }
 
 fn first(db: &Db, arguments: &ChangesArguments) -> Result<Changes, Error> {
@@ -41,47 +53,94 @@ fn first(db: &Db, arguments: &ChangesArguments) -> Result<Changes, Error> {
     }
 }
 
-fn print(
+/// Prints what there is, and what comes, until a signal or the limit.
+fn follow(
+    db: &Db,
     changes: Changes,
     consumer: Option<&Consumer>,
     arguments: &ChangesArguments,
     output: &mut Output,
-) -> Result<(), Failure> {
-    let limit = arguments.limit.unwrap_or(u64::MAX);
-    let mut printed = 0;
-    let mut position = changes.position();
-    let mut result = Ok(());
-    for change in changes {
-        if printed == limit {
-            break;
+) -> Result<bool, Failure> {
+    let stop = stopped_by_signals()?;
+    let mut printer = Printer::new(changes, consumer, arguments);
+    loop {
+        db.catch_up()?;
+        if printer.print(output)? {
+            return Ok(true);
         }
-        let change = match change {
-            Ok(change) => change,
-            Err(error) => {
-                result = Err(error.into());
-                break;
-            }
-        };
-        match arguments.json {
-            true => output.json_text(&as_json(&change, arguments.notation).to_string())?,
-            false => print_lines(&change, arguments.notation, output)?,
-        }
-        position = change.position;
-        printed += 1;
-        if let Some(consumer) = consumer
-            && printed % ACKNOWLEDGED_AFTER == 0
-        {
-            output.flush()?;
-            consumer.acknowledge(position)?;
-        }
-    }
-    if let Some(consumer) = consumer
-        && printed > 0
-    {
         output.flush()?;
-        consumer.acknowledge(position)?;
+        // ORDER: Relaxed; nothing else depends on it.
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
     }
-    result
+}
+
+/// Prints changes as they come.
+struct Printer<'a> {
+    changes: Changes,
+    consumer: Option<&'a Consumer>,
+    arguments: &'a ChangesArguments,
+    printed: u64,
+    /// How many of them the consumer has acknowledged.
+    acknowledged: u64,
+}
+
+impl<'a> Printer<'a> {
+    fn new(
+        changes: Changes,
+        consumer: Option<&'a Consumer>,
+        arguments: &'a ChangesArguments,
+    ) -> Printer<'a> {
+        Printer {
+            changes,
+            consumer,
+            arguments,
+            printed: 0,
+            acknowledged: 0,
+        }
+    }
+
+    /// Prints what is there now; whether no more is to be printed.
+    fn print(&mut self, output: &mut Output) -> Result<bool, Failure> {
+        let limit = self.arguments.limit.unwrap_or(u64::MAX);
+        let mut position = self.changes.position();
+        let mut result = Ok(());
+        while self.printed < limit {
+            let change = match self.changes.next() {
+                None => break,
+                Some(Ok(change)) => change,
+                Some(Err(error)) => {
+                    result = Err(error.into());
+                    break;
+                }
+            };
+            match self.arguments.json {
+                true => output.json_text(&as_json(&change, self.arguments.notation).to_string())?,
+                false => print_lines(&change, self.arguments.notation, output)?,
+            }
+            position = change.position;
+            self.printed += 1;
+            if self.printed - self.acknowledged >= ACKNOWLEDGED_AFTER {
+                self.acknowledge(position, output)?;
+            }
+        }
+        if self.printed > self.acknowledged {
+            self.acknowledge(position, output)?;
+        }
+        result.map(|()| self.printed >= limit)
+    }
+
+    /// The consumer has had what was printed.
+    fn acknowledge(&mut self, position: Position, output: &mut Output) -> Result<(), Failure> {
+        self.acknowledged = self.printed;
+        let Some(consumer) = self.consumer else {
+            return Ok(());
+        };
+        output.flush()?;
+        Ok(consumer.acknowledge(position)?)
+    }
 }
 
 fn print_lines(

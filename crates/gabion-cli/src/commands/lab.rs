@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use crate::args::lab::{
 };
 use crate::failure::Failure;
 use crate::output::{Output, tell};
+use crate::signals::stopped_by_signals;
 use crate::table::{beside_paper, borders, comparison};
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -222,18 +222,6 @@ pub(super) fn carry_out<'a>(
     let report = conduct(plans, silence_max, &stop, |result| reports.add(result))?;
     reports.write(&report)?;
     Ok((report, reports))
-}
-
-/// A flag that is set when the process is told to end. Told a second time, it ends at once.
-pub(super) fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // In this order: the second one looks at what an earlier signal has left.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))?;
-    }
-    Ok(stop)
 }
 
 /// Runs plans one after the other, each trial in a process of this program, and hands on each

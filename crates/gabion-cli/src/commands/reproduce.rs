@@ -16,10 +16,11 @@ use gabion_lab::stores::{self, Runs};
 use gabion_lab::text::{Unit, counted};
 use serde_json::{Value, json};
 
-use super::lab::{MIB, conduct, registry, stopped_by_signals, write_to};
+use super::lab::{MIB, conduct, registry, write_to};
 use crate::args::lab::LabReproduceArguments;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
+use crate::signals::stopped_by_signals;
 
 /// Cache of each store, as in `lab figure`.
 const CACHE_BYTES: u64 = 1024 * MIB;

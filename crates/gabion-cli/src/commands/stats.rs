@@ -99,6 +99,11 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
     if let Some(cause) = &stats.read_only {
         figures.push(("read-only since", cause.clone()));
     }
+    if let Some(lag) = &stats.follower {
+        let writes = counted(lag.lag_writes, "write", "writes");
+        let behind = format!("{writes}, {}", bytes_text(lag.lag_bytes));
+        figures.push(("behind the writer", behind));
+    }
     output.figures(&figures)?;
     for keyspace in &stats.keyspaces {
         output.line("")?;

@@ -6,6 +6,7 @@ mod bench;
 mod book;
 mod changes;
 mod dump;
+mod follow;
 mod kill;
 mod lab;
 mod load;

@@ -1,4 +1,4 @@
-//! Checking a closed store, whatever its engine.
+//! Checking a store, whatever its engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,11 @@ impl CheckReport {
 }
 
 /// Reads every byte of the store in the directory `path` and checks it: checksums, order, counts,
-/// filters, and that all files fit together. Changes nothing. The store must not be open.
+/// filters, and that all files fit together. Changes nothing.
+///
+/// Beside a process that has the store open for writing it is checked as a
+/// [follower](crate::Options::follower) finds it, of engines with
+/// [them](crate::Capabilities::followers); others must not be open.
 ///
 /// Damage is reported in [`CheckReport::problems`].
 ///

@@ -228,7 +228,14 @@ impl EngineHandle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<EngineHandle> {
         let engine = engine_of(&disk)?.unwrap_or(options.engine);
+        if options.follower && !engine.capabilities().followers {
+            return Err(Error::Unsupported {
+                engine: engine.name(),
+                operation: "followers; open the store for reading only when nobody writes it",
+            });
+        }
         Ok(match engine {
+            Engine::Wip if options.follower => EngineHandle::Wip(Wip::follow(disk, options)?),
             Engine::Wip => EngineHandle::Wip(Wip::open(disk, options)?),
             Engine::Flex => EngineHandle::Flex(Flex::open(disk, options)?),
             Engine::Scmkv => EngineHandle::Scmkv(ScmStore::open(disk, options)?),
@@ -569,6 +576,15 @@ impl EngineHandle {
                 engine: self.engine().name(),
                 operation,
             }),
+        }
+    }
+
+    /// Reads what another process has written since.
+    pub(crate) fn catch_up(&self) -> Result<bool> {
+        self.health().check_here()?;
+        match self {
+            EngineHandle::Wip(engine) => engine.catch_up(),
+            EngineHandle::Flex(_) | EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => Ok(false),
         }
     }
 

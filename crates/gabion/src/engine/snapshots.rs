@@ -226,6 +226,11 @@ impl ProtectedSeqs {
         seq > self.registered && self.stripe(seq) == Some(self.bounds.len() - 1)
     }
 
+    /// The numbers at which somebody reads, ascending.
+    pub(crate) fn bounds(&self) -> &[Seq] {
+        &self.bounds
+    }
+
     /// What expires up to then has expired for all who read, and who will (`expiry`, X2).
     #[inline]
     pub(crate) fn horizon(&self) -> UnixMillis {

@@ -71,9 +71,9 @@ pub(crate) struct Chunk<'p> {
     ends: &'p [usize],
 }
 
-/// The memory of a chunk.
+/// Records on their way to a chunk.
 #[derive(Default)]
-struct Copied {
+pub(crate) struct Gathered {
     segment: u64,
     payloads: Vec<u8>,
     ends: Vec<usize>,
@@ -102,8 +102,9 @@ impl Chunk<'_> {
     }
 }
 
-impl Copied {
-    fn chunk(&self) -> Chunk<'_> {
+impl Gathered {
+    /// They.
+    pub(crate) fn chunk(&self) -> Chunk<'_> {
         Chunk {
             segment: self.segment,
             payloads: &self.payloads,
@@ -112,11 +113,12 @@ impl Copied {
     }
 
     /// Whether a record of a segment may follow.
-    fn takes(&self, segment: u64) -> bool {
+    pub(crate) fn takes(&self, segment: u64) -> bool {
         self.segment == segment && self.payloads.len() < CHUNK_BYTES
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
@@ -125,11 +127,35 @@ impl Copied {
         self.ends.push(self.payloads.len());
     }
 
-    fn clear(&mut self) {
+    /// Adds a record of a segment, of which all are.
+    pub(crate) fn add_of(&mut self, segment: u64, payload: &[u8]) {
+        self.segment = segment;
+        self.add(payload);
+    }
+
+    /// Forgets them and keeps the memory.
+    pub(crate) fn clear(&mut self) {
         self.payloads.clear();
         self.ends.clear();
         self.has_range_delete = false;
     }
+}
+
+/// An error unless a record at `lsn` is whole and of keyspaces whose numbers are below `keyspaces`;
+/// returns the number of its operations, and the largest of their sequence numbers, 0 for none.
+pub(crate) fn check_record(
+    disk: &Disk,
+    keyspaces: u32,
+    lsn: Lsn,
+    payload: &[u8],
+) -> Result<(u64, Seq)> {
+    let (mut operations, mut last) = (0, 0);
+    for_each_operation(disk, keyspaces, lsn, payload, |operation| {
+        operations += 1;
+        last = last.max(operation.seq);
+        Ok(())
+    })?;
+    Ok((operations, last))
 }
 
 /// Replays a log by so many threads besides the calling one; `worker` makes what each of them, and
@@ -155,7 +181,7 @@ where
     let rewritten = Mutex::new(Vec::new());
     let apply_chunks = || {
         let mut apply = worker();
-        chunks.work(|mut chunk: Copied| {
+        chunks.work(|mut chunk: Gathered| {
             apply(&chunk.chunk())?;
             chunk.clear();
             spare.lock().push(chunk);
@@ -190,7 +216,7 @@ where
             false => Lsn::default(),
         };
         let mut filling = Filling {
-            chunk: Copied::default(),
+            chunk: Gathered::default(),
             last_seq: 0,
             spare: &spare,
             chunks: (started > 0).then_some(&chunks),
@@ -220,12 +246,12 @@ where
 
 /// The work of the calling thread.
 struct Filling<'r, W> {
-    chunk: Copied,
+    chunk: Gathered,
     last_seq: Seq,
     /// Chunks to be filled again.
-    spare: &'r Mutex<Vec<Copied>>,
+    spare: &'r Mutex<Vec<Gathered>>,
     /// Where full chunks go, unless they are applied at once.
-    chunks: Option<&'r WorkQueue<Copied>>,
+    chunks: Option<&'r WorkQueue<Gathered>>,
     apply: W,
 }
 

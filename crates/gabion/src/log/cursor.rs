@@ -175,7 +175,9 @@ impl LogCursor {
         let next = known.map_or(end.segment(), |known| known.min(end.segment()));
         let (reader, after) = self.enter(next)?;
         if after != self.at {
-            return match read {
+            // Of a log that somebody else writes, what was between may have gone.
+            let is_between = after.segment() > segment && self.log.segments().is_followed();
+            return match read.filter(|_| !is_between) {
                 Some(stands) => {
                     Err(self.damage(stands, "the next log segment does not continue here"))
                 }
@@ -214,6 +216,9 @@ impl LogCursor {
 
     /// Whether a segment is no part of the log, or not any more.
     fn is_gone(&self, segment: u64) -> bool {
+        if self.log.segments().was_removed(segment) {
+            return true;
+        }
         let end = self.log.appended_lsn().segment();
         segment < end && self.log.segments().length_of(segment).is_none()
     }

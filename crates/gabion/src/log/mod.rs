@@ -23,6 +23,7 @@
 //! | `pending` | what was replayed becomes a log that takes appends, now or once there is space |
 //! | `chunks`, `work_queue` | its records applied by several threads |
 //! | `cursor`, `retention` | reads records while the log is written; keeps segments for that |
+//! | `tail` | the log of a store that another process writes |
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
 //! # Invariants
@@ -67,6 +68,8 @@ mod recovery;
 mod retention;
 mod segments;
 mod sync;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod tail;
 mod work_queue;
 mod writepath;
 
@@ -79,7 +82,7 @@ pub(crate) use batch::{
 };
 #[cfg(feature = "pm")]
 pub(crate) use batch::{LogOps, decode as decode_batch};
-pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
+pub(crate) use chunks::{Chunk, Gathered, check_record, replay_chunks, replay_threads};
 pub(crate) use codec::MalformedPayload;
 pub(crate) use copy::copy;
 pub(crate) use cursor::{CursorStep, LogCursor, check_kept};
@@ -90,6 +93,7 @@ pub(crate) use recovery::replay;
 pub(crate) use recovery::{ReplayEnd, refuse_newer, replay_operations};
 pub(crate) use segments::SegmentPurpose;
 pub(crate) use sync::LogSyncer;
+pub(crate) use tail::{LogTail, Tailed};
 pub(crate) use writepath::Log;
 
 /// A segment and the length of its valid part in bytes; 0 for a segment that holds nothing.

@@ -12,8 +12,11 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// Bytes by which the parts of a scan overlap, so that a mark lies in one of them as a whole.
 const OVERLAP_BYTES: usize = MARK_BYTES - 1;
 
+/// Bytes of the first read after [`SegmentReader::forget`]: little of them may be new.
+const FORGETFUL_BYTES: usize = 64 << 10;
+
 /// Reads the frames of one segment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SegmentReader {
     file: ReadFile,
     place: FrameSeed,
@@ -24,6 +27,8 @@ pub(super) struct SegmentReader {
     /// A part of the file that holds `offset`.
     window: Vec<u8>,
     window_offset: u64,
+    /// Bytes that are read at a time.
+    window_bytes: usize,
     /// Where the next frame begins.
     offset: u64,
     /// The furthest position that a mark read so far says was durable.
@@ -65,6 +70,7 @@ impl SegmentReader {
             record: (0, 0),
             window: Vec::new(),
             window_offset: 0,
+            window_bytes: WINDOW_BYTES,
             offset: 0,
             durable: Lsn::default(),
         };
@@ -89,6 +95,24 @@ impl SegmentReader {
     /// one that was.
     pub(super) fn seek(&mut self, offset: u64) {
         self.offset = offset;
+    }
+
+    /// Forgets what was read ahead: somebody writes to the file, and it is read again.
+    pub(super) fn forget(&mut self) {
+        self.window.clear();
+        self.window_offset = self.offset;
+        self.window_bytes = FORGETFUL_BYTES;
+    }
+
+    /// Reads nothing further: the file is not what it was when it was opened.
+    pub(super) fn give_up(&mut self) {
+        self.forget();
+        self.end = self.offset;
+    }
+
+    /// Whether the file, as long as it was when it was opened, has no further frame.
+    pub(super) fn is_at_end(&self) -> bool {
+        !self.has(FRAME_HEADER_BYTES)
     }
 
     /// The payload of the last record.
@@ -174,7 +198,8 @@ impl SegmentReader {
         let left = self.end.saturating_sub(self.offset);
         let size = usize::try_from(left)
             .unwrap_or(usize::MAX)
-            .min(wanted.max(WINDOW_BYTES));
+            .min(wanted.max(self.window_bytes));
+        self.window_bytes = WINDOW_BYTES;
         self.window.resize(size, 0);
         if let Some(missing) = self.window.get_mut(unread..) {
             self.file

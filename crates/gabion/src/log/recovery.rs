@@ -202,7 +202,7 @@ pub(crate) fn refuse_newer(disk: &Disk, from: u64, sealed: &BTreeMap<u64, u64>) 
 }
 
 /// What the header of a segment says.
-fn read_header(disk: &Disk, segment: u64) -> Result<HeaderState> {
+pub(super) fn read_header(disk: &Disk, segment: u64) -> Result<HeaderState> {
     let file = disk.open_read(&log_name(segment))?;
     let mut front = [0; HEADER_BYTES];
     if file.len() < front.len() as u64 {
@@ -230,7 +230,7 @@ pub(super) fn file_bytes(disk: &Disk) -> Result<u64> {
 }
 
 /// The numbers of the segments in the directory, ascending.
-fn present_segments(disk: &Disk) -> Result<Vec<u64>> {
+pub(super) fn present_segments(disk: &Disk) -> Result<Vec<u64>> {
     let names = disk.list()?;
     Ok(names
         .iter()
@@ -292,16 +292,9 @@ impl<'a> Replay<'a> {
             .filter(|segment| *segment < from)
             .collect();
         let end = ReplayEnd {
-            segments: Vec::new(),
-            end: Lsn::new(from, 0),
             last_segment,
-            torn: None,
-            unsealed: Vec::new(),
-            from,
             useless,
-            proven: Lsn::default(),
-            durable: Vec::new(),
-            kept: LogRetention::default(),
+            ..ReplayEnd::unread(from)
         };
         Ok(Replay {
             disk,
@@ -462,6 +455,22 @@ impl<'a> Replay<'a> {
 }
 
 impl ReplayEnd {
+    /// That of a log of which nothing was read.
+    pub(crate) fn unread(from: u64) -> ReplayEnd {
+        ReplayEnd {
+            segments: Vec::new(),
+            end: Lsn::new(from, 0),
+            last_segment: from,
+            torn: None,
+            unsealed: Vec::new(),
+            from,
+            useless: Vec::new(),
+            proven: Lsn::default(),
+            durable: Vec::new(),
+            kept: LogRetention::default(),
+        }
+    }
+
     /// Number of the segment in which the log goes on.
     pub(crate) fn next_segment(&self) -> u64 {
         self.last_segment + 1

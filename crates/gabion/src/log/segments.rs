@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gabion_media::{Disk, LogFile};
 use parking_lot::Mutex;
 
-use super::recovery::ReplayEnd;
+use super::recovery::{ReplayEnd, present_segments};
 use super::retention::LogRetention;
 use super::writepath::segment_bytes_for;
 use super::{LogOptions, SealedLog};
@@ -107,6 +107,8 @@ pub(super) struct Segments {
     flush_at_bytes: AtomicU64,
     is_short: AtomicBool,
     live: Mutex<Live>,
+    /// Somebody else writes the log.
+    is_followed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -173,6 +175,7 @@ impl Segments {
             flush_at_bytes: AtomicU64::new(u64::MAX),
             is_short: AtomicBool::new(false),
             live: Mutex::new(live),
+            is_followed: AtomicBool::new(false),
         }
     }
 
@@ -496,6 +499,55 @@ impl Segments {
                 return Err(error.into());
             }
         }
+    }
+
+    /// Number of the full segments from one on.
+    pub(super) fn full_from(&self, segment: u64) -> u64 {
+        let live = self.live.lock();
+        let from = live.full.iter().filter(|log| log.segment >= segment);
+        from.count() as u64
+    }
+
+    /// Takes note of the segments of a log that somebody else writes, of which `current` is the
+    /// newest that was read. Those in front of it count as long as their files.
+    pub(super) fn follow(&self, current: u64) -> Result<()> {
+        let mut full = VecDeque::new();
+        for segment in present_segments(&self.disk)? {
+            if segment < current {
+                match self.disk.len_of(&log_name(segment)) {
+                    Err(error) if error.is_not_found() => {}
+                    length => full.push_back(SealedLog {
+                        segment,
+                        length: length?,
+                    }),
+                }
+            }
+        }
+        // ORDER: Relaxed; it never changes back.
+        self.is_followed.store(true, Ordering::Relaxed);
+        self.next.lock().current = current;
+        self.live.lock().full = full;
+        Ok(())
+    }
+
+    /// Whether somebody else writes the log.
+    pub(super) fn is_followed(&self) -> bool {
+        // ORDER: Relaxed, as above.
+        self.is_followed.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody else, who writes the log, has removed a segment, which is forgotten then.
+    pub(super) fn was_removed(&self, segment: u64) -> bool {
+        if !self.is_followed() || self.disk.exists(&log_name(segment)).unwrap_or(true) {
+            return false;
+        }
+        let mut next = self.next.lock();
+        if next.current == segment {
+            next.current = 0;
+        }
+        let mut live = self.live.lock();
+        live.full.retain(|log| log.segment != segment);
+        true
     }
 
     /// Number of the full segments.

@@ -12,6 +12,7 @@ use super::deadline::{SyncDeadline, SyncInProgress};
 use super::layout::{HEADER_BYTES, Lsn};
 use super::recovery::ReplayEnd;
 use super::segments::Segments;
+use super::tail::LogTail;
 use crate::{Clock, Error, Result};
 
 /// What the log's writer shares with the threads that work for it: group commit and the interval
@@ -71,6 +72,19 @@ impl LogSyncer {
             rested: AtomicU64::new(end.0),
             before: AtomicU64::new(end.0),
         }
+    }
+
+    /// Takes note of how far a log was read that somebody else writes; and of the segments that it
+    /// has, if they may be others than before.
+    pub(crate) fn follow(&self, tail: &LogTail, renew: bool) -> Result<()> {
+        if renew || tail.segment() != self.appended_lsn().segment() {
+            self.segments.follow(tail.segment())?;
+        }
+        // ORDER: as in `begun`, `sync_begun` and `set_appended`.
+        self.before.store(tail.position().0, Ordering::Relaxed);
+        self.durable.store(tail.durable().0, Ordering::Release);
+        self.set_appended(tail.end());
+        Ok(())
     }
 
     pub(super) fn segments(&self) -> &Segments {
@@ -344,6 +358,11 @@ impl LogSyncer {
             false => end.0.saturating_sub(at.0),
         };
         self.segments.full_bytes_behind(at) + current
+    }
+
+    /// Number of the segments from one on, with the one that is written now.
+    pub(crate) fn segments_from(&self, segment: u64) -> u64 {
+        self.segments.full_from(segment) + 1
     }
 
     /// Where the oldest segment begins that there is.

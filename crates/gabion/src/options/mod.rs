@@ -55,6 +55,14 @@ pub struct Options {
     /// loss undoes. Changes are [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly).
     /// Default: false.
     pub read_only: bool,
+    /// Follow the store: open it for reading only while another process has it open for writing, or
+    /// nobody. A follower sees the store as it was after some write, and goes on with
+    /// [`Db::catch_up`](crate::Db::catch_up). Nothing is written and nothing is locked, so any
+    /// number of followers may read, also from a directory that nobody can write to. Tables that
+    /// the writer has removed stay on the medium as long as a follower needs them. It takes memory
+    /// for what the writer has in its MemTables, and a descriptor for each table. Engines with
+    /// [it](crate::Capabilities::followers). Default: false.
+    pub follower: bool,
     /// What writes survive unless they ask for something else, such as by
     /// [`Keyspace::put_with`](crate::Keyspace::put_with). Default: [`Durability::Interval`] with
     /// 100 ms.
@@ -148,6 +156,7 @@ impl Default for Options {
             create_if_missing: true,
             error_if_exists: false,
             read_only: false,
+            follower: false,
             durability: Durability::default(),
             memory_bytes_max: 0,
             background_threads: 2,
@@ -170,6 +179,7 @@ setters!(Options {
     create_if_missing: bool,
     error_if_exists: bool,
     read_only: bool,
+    follower: bool,
     durability: Durability,
     memory_bytes_max: u64,
     background_threads: usize,

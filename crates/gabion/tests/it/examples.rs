@@ -11,7 +11,7 @@ use gabion::pm::{Pool, TurboHash, TurboOptions};
 use crate::support::{PanicContext, SeededRng, base_seed, setting};
 
 /// Where cargo puts the examples that it builds for `cargo test`.
-fn example(name: &str) -> PathBuf {
+pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
     profile.join("examples").join(name)

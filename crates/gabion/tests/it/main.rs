@@ -14,6 +14,10 @@
 //! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
 //! | `GABION_CHANGES_CASES` | histories that are followed, for each engine, in `changes` | 12 |
 //! | `GABION_CHANGES_IMAGES` | disk images of each of them after a power cut, in `changes` | 25 |
+//! | `GABION_FOLLOWER_CASES` | histories that are followed, in `followers` | 12 |
+//! | `GABION_FOLLOWER_IMAGES` | disk images of each of them, in `followers` | 40 |
+//! | `GABION_FOLLOWER_WRITES` | writes beside followers, in `followers` | 4000 |
+//! | `GABION_REPLICA_KILLS` | kills of a store's writer, or of who copies it, in `followers` | 6 |
 //! | `GABION_MERGE_CASES` | machines of 400 steps for each engine, in `merges` | 15 |
 //! | `GABION_RESTORES` | restores of random histories, in `backup` | 300 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 20000 |
@@ -47,6 +51,7 @@ mod examples;
 mod expiry;
 mod extremes;
 mod faults;
+mod followers;
 mod full_deletes;
 mod full_disk;
 mod full_pool;

@@ -104,6 +104,7 @@ impl<S: PoolStore> Mapped<S> {
                 true => Some("it was opened for reading only".to_owned()),
                 false => self.health.failure().map(str::to_owned),
             },
+            follower: None,
             keyspaces: keyspaces.collect(),
             mapped,
         }

@@ -239,6 +239,19 @@ impl MemTable {
         self.range_deletes.lock()
     }
 
+    /// Calls `visit` with each record that is no range delete, in about the order of their inserts.
+    pub(crate) fn for_each(
+        &self,
+        mut visit: impl FnMut(&[u8], Seq, Kind, &[u8]) -> crate::Result<()>,
+    ) -> crate::Result<()> {
+        let listing = self.directory.list_since(&mut ArenaMark::default());
+        let mut points = listing
+            .iter()
+            .filter(|record| record.kind() != Kind::DeleteRange);
+        points
+            .try_for_each(|record| visit(record.key(), record.seq(), record.kind(), record.value()))
+    }
+
     /// Asks for the memory that an insert or a get of that hash begins with.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {

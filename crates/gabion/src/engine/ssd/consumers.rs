@@ -67,6 +67,13 @@ impl ConsumerTable {
         Ok(ConsumerTable(Mutex::new(positions)))
     }
 
+    /// Reads the file again, which somebody else writes.
+    pub(crate) fn renew(&self, disk: &Disk) -> Result<()> {
+        let renewed = ConsumerTable::open(disk)?;
+        *self.0.lock() = renewed.0.into_inner();
+        Ok(())
+    }
+
     /// Where they stand.
     pub(crate) fn stand_at(&self) -> Vec<Lsn> {
         lsns(&self.0.lock())

@@ -20,7 +20,7 @@ use crate::expiry::ReadClock;
 use crate::log::{Log, LogSyncer, PendingLog};
 use crate::memory::Memory;
 use crate::types::Seq;
-use crate::{Options, Result};
+use crate::{Error, Options, Result};
 
 /// The log as an opening has left it.
 pub(crate) struct OpenedLog {
@@ -61,6 +61,15 @@ impl OpenedLog {
         };
         Ok((opened, log))
     }
+
+    /// The log of a store that somebody else writes, of which nothing was read yet.
+    pub(crate) fn followed(consumers: ConsumerTable, pending: PendingLog) -> OpenedLog {
+        OpenedLog {
+            syncer: pending.syncer(),
+            consumers,
+            pending: Some(pending),
+        }
+    }
 }
 
 impl<K: DroppableKeyspace> Shell<K> {
@@ -92,6 +101,17 @@ impl<K: DroppableKeyspace> Shell<K> {
             unsettled: DeferredOpen::new(log.pending),
             health: Health::default(),
             lock,
+        }
+    }
+}
+
+impl<K: DroppableKeyspace> Shell<K> {
+    /// Takes note of the consumers of a store that somebody else writes.
+    pub(crate) fn renew_consumers(&self) -> Result<()> {
+        match self.consumers.renew(&self.disk) {
+            // The last one was dropped meanwhile.
+            Err(Error::Media(error)) if error.is_not_found() => Ok(()),
+            renewed => renewed,
         }
     }
 }

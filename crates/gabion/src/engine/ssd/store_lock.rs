@@ -13,7 +13,8 @@ use crate::names::LOCK;
 
 /// The lock of the directory, until the store is closed.
 pub(crate) struct StoreLock {
-    lock: RwLock<Option<DirLock>>,
+    /// Until the store is closed; of a follower without a lock.
+    lock: RwLock<Option<Option<DirLock>>>,
     owner: Owner,
 }
 
@@ -25,14 +26,22 @@ impl StoreLock {
             false => disk.lock(LOCK),
         };
         Ok(StoreLock {
-            lock: RwLock::new(Some(lock?)),
+            lock: RwLock::new(Some(Some(lock?))),
             owner: Owner::current(),
         })
     }
 
+    /// That of a follower: the directory is somebody else's, and stays it.
+    pub(crate) fn none() -> StoreLock {
+        StoreLock {
+            lock: RwLock::new(Some(None)),
+            owner: Owner::current(),
+        }
+    }
+
     /// Keeps the directory the store's until the guard goes; `None` if it is not any more, or
     /// this is a forked child. A thread may do so several times at once.
-    pub(crate) fn hold(&self) -> Option<MappedRwLockReadGuard<'_, DirLock>> {
+    pub(crate) fn hold(&self) -> Option<MappedRwLockReadGuard<'_, Option<DirLock>>> {
         if !self.owner.is_here() {
             return None;
         }

@@ -18,6 +18,7 @@
 //! | `jobs` | what changes tables, buckets and the log's tail: flush, compaction, split, ... |
 //! | `bucket`, `table`, `manifest` | what all of this is made of |
 //! | `recovery` | open: manifest, log replay, orphans |
+//! | `follow` | a store that another process writes, read as it goes on |
 //! | `repair` | what can be read of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
 //! | `steps` | what is WipDB's own in the journeys of `engine/ssd` |
@@ -47,6 +48,7 @@
 mod background;
 mod bucket;
 mod checkpoint;
+mod follow;
 mod jobs;
 mod manifest;
 mod policy;
@@ -64,7 +66,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::counters::{Counter, Tally};
@@ -83,6 +85,7 @@ use crate::{KeyspaceOptions, Result};
 use background::bucket_queue::BucketQueue;
 use bucket::file::TableFile;
 use bucket::{Bucket, BucketState, Router};
+use follow::state::Following;
 use jobs::prewarm::PrewarmQueue;
 use manifest::{Manifest, VersionEdit};
 use policy::bucket_totals::BucketTotals;
@@ -110,8 +113,18 @@ pub(crate) struct WipKeyspace {
     /// The name that users give it.
     pub(crate) name: String,
     router: ArcSwap<Router>,
+    /// Routers of earlier numbers that somebody reads at, ascending: of a follower only.
+    past: ArcSwap<Vec<Past>>,
     own: LiveKeyspaceOptions,
     pub(crate) dropped: DropSeq,
+}
+
+/// A router that another one has taken the place of.
+#[derive(Clone)]
+struct Past {
+    router: Arc<Router>,
+    /// The first number for which it is too old.
+    until: Seq,
 }
 
 impl KeyspaceId for WipKeyspace {
@@ -135,6 +148,43 @@ impl DroppableKeyspace for WipKeyspace {
 }
 
 impl WipKeyspace {
+    /// A keyspace with these buckets.
+    fn new(id: u32, name: &str, router: Router, own: LiveKeyspaceOptions) -> WipKeyspace {
+        WipKeyspace {
+            id,
+            name: name.to_owned(),
+            router: ArcSwap::from_pointee(router),
+            past: ArcSwap::default(),
+            own,
+            dropped: DropSeq::default(),
+        }
+    }
+
+    /// The router for who is registered to read at a number.
+    #[inline]
+    fn router_at(&self, seq: Seq) -> Guard<Arc<Router>> {
+        let router = self.router.load();
+        match router.since() <= seq {
+            true => router,
+            false => self.past_router(seq),
+        }
+    }
+
+    #[cold]
+    fn past_router(&self, seq: Seq) -> Guard<Arc<Router>> {
+        let past = self.past.load();
+        let at = past.partition_point(|past| past.until <= seq);
+        let found = past.get(at).filter(|past| past.router.since() <= seq);
+        match found {
+            Some(found) => Guard::from_inner(Arc::clone(&found.router)),
+            // They stay as long as somebody is registered, which nobody is in a forked child.
+            None => {
+                debug_assert_eq!(seq, 0, "a router for number {seq} is gone");
+                self.router.load()
+            }
+        }
+    }
+
     /// Whether the bucket is one of the keyspace's; one that was split is not any more.
     fn has(&self, bucket: &Bucket) -> bool {
         self.router.load().route(bucket.lower()).id == bucket.id
@@ -209,6 +259,8 @@ pub(crate) struct Wip {
     visits: AtomicUsize,
     /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
     table_bytes: Counter,
+    /// What a follower knows of the store that it follows.
+    following: Option<Mutex<Following>>,
 }
 
 impl Deref for Wip {
@@ -310,14 +362,9 @@ impl Wip {
         }
         self.apply(&mut versions, &edits)?;
         let bucket = Bucket::new((id, bucket), &[], None, self.empty_state());
-        let router = ArcSwap::from_pointee(Router::new(vec![Arc::new(bucket)]));
-        let keyspace = Arc::new(WipKeyspace {
-            id,
-            name: name.to_owned(),
-            router,
-            own: LiveKeyspaceOptions::new(options, false),
-            dropped: DropSeq::default(),
-        });
+        let router = Router::new(vec![Arc::new(bucket)]);
+        let own = LiveKeyspaceOptions::new(options, false);
+        let keyspace = Arc::new(WipKeyspace::new(id, name, router, own));
         // ORDER: Relaxed; a figure that orders nothing.
         self.bucket_count.fetch_add(1, Ordering::Relaxed);
         self.keyspaces.add(&keyspace);
@@ -398,6 +445,12 @@ impl Wip {
         self.bucket_count.fetch_sub(old.len(), Ordering::Relaxed);
         keyspace.exchange(old, new.iter().cloned());
         old.iter().chain(&new).for_each(|bucket| self.touch(bucket));
+    }
+
+    /// There are so many buckets.
+    fn set_bucket_count(&self, buckets: usize) {
+        // ORDER: Relaxed; a figure that orders nothing.
+        self.bucket_count.store(buckets, Ordering::Relaxed);
     }
 
     /// Number of buckets of all keyspaces.

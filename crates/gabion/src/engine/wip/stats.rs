@@ -62,6 +62,7 @@ impl Wip {
                 .flat_map(|keyspace| &keyspace.buckets)
                 .map(|bucket| u64::from(bucket.memtable_in_order))
                 .sum(),
+            follower: self.follower_stats(),
             keyspaces,
             ..shell
         }

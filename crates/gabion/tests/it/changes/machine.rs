@@ -36,22 +36,22 @@ pub(super) struct Acknowledged {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) changes: u64,
-    pub(super) operations: u64,
-    pub(super) reopened: u64,
-    pub(super) ingests: u64,
-    pub(super) drops: u64,
-    pub(super) kept_bytes_max: u64,
+pub(crate) struct Totals {
+    pub(crate) changes: u64,
+    pub(crate) operations: u64,
+    pub(crate) reopened: u64,
+    pub(crate) ingests: u64,
+    pub(crate) drops: u64,
+    pub(crate) kept_bytes_max: u64,
 }
 
-pub(super) struct Machine {
+pub(crate) struct Machine {
     pub(super) sim: SimDisk,
     options: Options,
     random: SeededRng,
     db: Option<Db>,
     content: Content,
-    pub(super) written: Vec<Written>,
+    pub(crate) written: Vec<Written>,
     /// The names of keyspaces by their numbers.
     pub(super) names: BTreeMap<u32, String>,
     followers: BTreeMap<String, Follower>,
@@ -60,7 +60,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(sim: &SimDisk, options: Options, seed: u64) -> Machine {
+    pub(crate) fn new(sim: &SimDisk, options: Options, seed: u64) -> Machine {
         let mut machine = Machine {
             sim: sim.clone(),
             options,
@@ -79,8 +79,13 @@ impl Machine {
         machine
     }
 
-    pub(super) fn db(&self) -> &Db {
+    pub(crate) fn db(&self) -> &Db {
         self.db.as_ref().expect("an open store")
+    }
+
+    /// The number of the last write.
+    pub(crate) fn number(&self) -> u64 {
+        self.db().stats().visible_seq
     }
 
     fn open(&mut self) {
@@ -156,7 +161,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn act(&mut self) {
+    pub(crate) fn act(&mut self) {
         match self.random.below(100) {
             0..50 => self.write_one(),
             50..62 => self.write_batch(),
@@ -362,7 +367,7 @@ impl Machine {
     }
 
     /// Reads all that is left, and closes the store.
-    pub(super) fn end(mut self) -> Totals {
+    pub(crate) fn end(mut self) -> Totals {
         self.db().persist(Durability::Sync).expect("persist");
         for follower in self.followers.values_mut() {
             self.totals.changes += follower.read_up_to(usize::MAX, (&self.names, &self.written));

@@ -1,7 +1,7 @@
 //! Changes: whoever follows a store finds all that was committed, in its order, once.
 
-mod machine;
-mod twin;
+pub(crate) mod machine;
+pub(crate) mod twin;
 
 use std::time::Duration;
 

@@ -6,25 +6,25 @@ use std::collections::BTreeMap;
 use gabion::{Action, Change, MergeBase, Position};
 
 /// What the keyspaces hold, by their names.
-pub(super) type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+pub(crate) type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// The keyspace whose values are counters that merges add to.
 pub(super) const COUNTERS: &str = "counters";
 
 /// One commit.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// The number of its last write.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// What its operations were, if they come as they were handed in: those with merges need not.
-    pub(super) exact: Option<Vec<(String, Did)>>,
+    pub(crate) exact: Option<Vec<(String, Did)>>,
     /// What the store held then.
-    pub(super) content: Content,
+    pub(crate) content: Content,
 }
 
 /// What an operation did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Did {
+pub(crate) enum Did {
     Put(Vec<u8>, Vec<u8>),
     PutExpiring(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),

@@ -15,8 +15,8 @@ pub(crate) use options::{
 };
 pub(crate) use place::{Place, copy_with_holes, taken_bytes};
 pub(crate) use subject::{
-    KEYSPACES, Subject, Totals, assert_gone, assert_sound, assert_twin, keyspace, log_number,
-    read_all,
+    KEYSPACES, Subject, Totals, assert_gone, assert_sound, assert_twin, existing_keyspace,
+    keyspace, log_number, read_all,
 };
 pub(crate) use twin::{Bounds, Change, Operation, Pairs, Twin, bytes_of};
 pub(crate) use workload::{Step, Workload};

@@ -438,11 +438,14 @@ fn printed_fields(printed: &dyn Debug) -> BTreeMap<String, String> {
     fields.into_iter().collect()
 }
 
-/// The fields of options and of the structs in them, without `read_only`: a store that changes
-/// nothing is no store for these tests (`read_only.rs` has its own).
+/// The fields of options and of the structs in them, without those of a store that
+/// changes nothing, which is no store for these tests (`read_only.rs` and `followers` have their
+/// own).
 fn all_fields(options: &Options) -> BTreeMap<String, String> {
     let mut fields = printed_fields(options);
-    fields.remove("read_only").expect("an option");
+    for name in ["read_only", "follower"] {
+        fields.remove(name).expect("an option");
+    }
     for (name, own) in [
         ("mapped", printed_fields(&options.mapped)),
         ("tuning", printed_fields(&options.tuning)),

@@ -27,6 +27,8 @@ pub(crate) struct TableFile {
     lock: Arc<StoreLock>,
     cache: Arc<BlockCache>,
     table: OnceLock<Arc<Table>>,
+    /// The file, where somebody else may remove it at any time.
+    held: Option<ReadFile>,
     retired: AtomicBool,
 }
 
@@ -46,8 +48,16 @@ impl TableFile {
             lock: Arc::clone(lock),
             cache: Arc::clone(cache),
             table: OnceLock::new(),
+            held: None,
             retired: AtomicBool::new(false),
         }
+    }
+
+    /// The same, of a store that somebody else writes: the file stays readable whatever becomes of
+    /// its name.
+    pub(crate) fn held(mut self, file: ReadFile) -> TableFile {
+        self.held = Some(file);
+        self
     }
 
     /// The open table. Two threads that come first may both open it; one of the two stays.
@@ -65,7 +75,11 @@ impl TableFile {
     #[cold]
     fn open(&self) -> Result<&Arc<Table>> {
         let _held = self.lock.hold().ok_or(Error::Closed)?;
-        let table = Table::open(&self.disk, self.meta.file, self.meta.min_seq, &self.cache)?;
+        let (file, seq) = (self.meta.file, self.meta.min_seq);
+        let table = match &self.held {
+            Some(held) => Table::of_file(held.clone(), file, seq, &self.cache)?,
+            None => Table::open(&self.disk, file, seq, &self.cache)?,
+        };
         Ok(self.table.get_or_init(|| Arc::new(table)))
     }
 

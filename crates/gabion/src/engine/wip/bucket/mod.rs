@@ -52,6 +52,8 @@ pub(super) use levels::{Levels, Run, RunTables};
 pub(crate) struct Router {
     index: PrefixIndex,
     buckets: Vec<Arc<Bucket>>,
+    /// Who reads at a smaller number needs an earlier router: 0 but in a follower.
+    since: AtomicU64,
 }
 
 impl Router {
@@ -71,7 +73,21 @@ impl Router {
         Router {
             index: PrefixIndex::new(&pivots),
             buckets,
+            since: AtomicU64::new(0),
         }
+    }
+
+    /// The smallest number at which the buckets have what a reader sees.
+    #[inline]
+    pub(crate) fn since(&self) -> Seq {
+        // ORDER: Relaxed; it was set before anybody else had the router.
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// Readers below a number need an earlier router. Nobody else has this one yet.
+    pub(crate) fn set_since(&self, seq: Seq) {
+        // ORDER: Relaxed, as above.
+        self.since.store(seq, Ordering::Relaxed);
     }
 
     /// The bucket of `key`.

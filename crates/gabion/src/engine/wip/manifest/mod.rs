@@ -42,6 +42,8 @@
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod edit;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod follow;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod layout;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod recovery;
@@ -55,5 +57,5 @@ mod tests;
 
 pub(crate) use edit::{FileMeta, TableAge, VersionEdit};
 pub(crate) use recovery::{ManifestLookup, check_root, inspect, read, read_damaged};
-pub(crate) use state::{BucketRecord, ManifestState};
+pub(crate) use state::{BucketRecord, ManifestState, TableSlice};
 pub(crate) use writepath::{GROUP_BYTES_MAX, Manifest};

@@ -69,6 +69,23 @@ pub(crate) fn inspect(disk: &Disk) -> Result<ManifestLookup> {
 /// Reads the manifest in force. Writes nothing.
 pub(crate) fn read(disk: &Disk) -> Result<RecoveredManifest> {
     let current = read_current(disk)?;
+    let (state, end, len) = read_named(disk, &current)?;
+    let torn = (end < len).then_some(end);
+    match torn {
+        Some(end) if current.clean_len > 0 => {
+            let what = "the bytes are no valid edit".to_owned();
+            Err(damage_of(disk, current.manifest)(end, what))
+        }
+        _ => Ok(RecoveredManifest {
+            state,
+            number: current.manifest,
+            torn,
+        }),
+    }
+}
+
+/// Reads the manifest that `CURRENT` names; returns where its valid frames end, and its length.
+pub(super) fn read_named(disk: &Disk, current: &Header) -> Result<(ManifestState, u64, u64)> {
     let name = manifest_name(current.manifest);
     let corrupt = damage_of(disk, current.manifest);
     if !disk.exists(&name)? {
@@ -93,8 +110,7 @@ pub(crate) fn read(disk: &Disk) -> Result<RecoveredManifest> {
         }
         _ => return Err(corrupt(0, "the manifest's header is not valid".to_owned())),
     }
-    let clean = current.clean_len > 0;
-    if clean && current.clean_len != bytes.len() as u64 {
+    if current.clean_len > 0 && current.clean_len != bytes.len() as u64 {
         return Err(corrupt(
             current.clean_len.min(bytes.len() as u64),
             format!(
@@ -106,15 +122,7 @@ pub(crate) fn read(disk: &Disk) -> Result<RecoveredManifest> {
     }
     let (state, end) = fold(current.manifest, &bytes, &corrupt)?;
     refuse_cut(current.manifest, &bytes, end, &corrupt)?;
-    let torn = (end < bytes.len()).then_some(end as u64);
-    match torn {
-        Some(end) if clean => Err(corrupt(end, "the bytes are no valid edit".to_owned())),
-        _ => Ok(RecoveredManifest {
-            state,
-            number: current.manifest,
-            torn,
-        }),
-    }
+    Ok((state, end as u64, bytes.len() as u64))
 }
 
 /// Reads what is left of the newest manifest: the state up to the first edit that is damaged.
@@ -162,7 +170,7 @@ const NO_REPAIR_WITHOUT: &str = "Nothing else says of which keyspace a table is,
                                  from a copy or a checkpoint";
 
 /// Makes errors of a manifest's damage: at an offset, and what does not hold.
-fn damage_of(disk: &Disk, number: u64) -> impl Fn(u64, String) -> Error {
+pub(super) fn damage_of(disk: &Disk, number: u64) -> impl Fn(u64, String) -> Error {
     let file = disk.path_of(&manifest_name(number));
     move |offset, what| Error::Corruption {
         file: file.clone(),
@@ -196,10 +204,29 @@ fn fold(
     bytes: &[u8],
     corrupt: &dyn Fn(u64, String) -> Error,
 ) -> Result<(ManifestState, usize)> {
-    let place = FrameSeed::new(&MANIFEST_MAGIC, number);
     let mut state = ManifestState::default();
-    let mut groups = 0;
-    let mut at = HEADER_BYTES;
+    let (groups, at) = fold_onto(&mut state, number, bytes, HEADER_BYTES, corrupt)?;
+    if groups == 0 {
+        // CURRENT named this manifest only after its snapshot was durable.
+        return Err(corrupt(
+            at as u64,
+            "the snapshot of the store's state is damaged".to_owned(),
+        ));
+    }
+    Ok((state, at))
+}
+
+/// Applies the manifest's groups from an offset on; returns their count and where the valid frames
+/// end.
+pub(super) fn fold_onto(
+    state: &mut ManifestState,
+    number: u64,
+    bytes: &[u8],
+    from: usize,
+    corrupt: &dyn Fn(u64, String) -> Error,
+) -> Result<(usize, usize)> {
+    let place = FrameSeed::new(&MANIFEST_MAGIC, number);
+    let (mut groups, mut at) = (0, from);
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
         match place.parse(at as u64, rest) {
@@ -215,21 +242,15 @@ fn fold(
                 at += crate::log::frame::FRAME_HEADER_BYTES + payload.len();
             }
             ParsedFrame::Mark(_) => at += MARK_BYTES,
-            ParsedFrame::Blank | ParsedFrame::Short(_) | ParsedFrame::Invalid => break,
+            ParsedFrame::Blank | ParsedFrame::Short(_) | ParsedFrame::Invalid => {
+                return Ok((groups, at));
+            }
         }
     }
-    if groups == 0 {
-        // CURRENT named this manifest only after its snapshot was durable.
-        return Err(corrupt(
-            at as u64,
-            "the snapshot of the store's state is damaged".to_owned(),
-        ));
-    }
-    Ok((state, at))
 }
 
 /// An error when a manifest whose valid frames end at `at` was durable beyond that.
-fn refuse_cut(
+pub(super) fn refuse_cut(
     number: u64,
     bytes: &[u8],
     at: usize,
@@ -252,7 +273,7 @@ pub(crate) fn check_root(disk: &Disk) -> Result<()> {
     read_current(disk).map(drop)
 }
 
-fn read_current(disk: &Disk) -> Result<Header> {
+pub(super) fn read_current(disk: &Disk) -> Result<Header> {
     let bytes = disk.read_all(CURRENT)?;
     let corrupt = |what: String| {
         let file = disk.path_of(CURRENT);

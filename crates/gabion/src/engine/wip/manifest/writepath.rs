@@ -3,6 +3,7 @@
 use gabion_media::{Appender, Disk, Purpose};
 
 use super::edit::{VersionEdit, encode_group};
+use super::follow::advance;
 use super::layout::{CURRENT_MAGIC, HEADER_BYTES, Header, MANIFEST_MAGIC};
 use super::recovery::{FIRST_MANIFEST, names_manifest, read, read_first};
 use super::state::ManifestState;
@@ -36,6 +37,8 @@ enum Output {
     File(ManifestFile),
     /// One that is to be begun first, with this number, in the place of `old`, if there is one.
     Wanted { old: Option<u64>, number: u64 },
+    /// That of somebody else, who writes it; it was read up to `end`.
+    Followed { number: u64, end: u64 },
 }
 
 /// An open manifest file.
@@ -103,6 +106,27 @@ impl Manifest {
             begun => begun?,
         }
         Ok(manifest)
+    }
+
+    /// The manifest of a store that somebody else writes: what [`Manifest::advance`] reads.
+    pub(crate) fn follow(disk: &Disk) -> Result<Manifest> {
+        let mut manifest = Manifest::wanted(disk, None, FIRST_MANIFEST, ManifestState::default());
+        // No manifest has that number.
+        manifest.output = Output::Followed { number: 0, end: 0 };
+        manifest.advance()?;
+        Ok(manifest)
+    }
+
+    /// Reads what somebody else has written since; whether that was anything. After an error the
+    /// next call begins anew.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        let Output::Followed { number, end } = self.output else {
+            return Ok(false);
+        };
+        self.output = Output::Followed { number: 0, end: 0 };
+        let (number, end, changed) = advance(&self.disk, (number, end), &mut self.state)?;
+        self.output = Output::Followed { number, end };
+        Ok(changed)
     }
 
     fn wanted(disk: &Disk, old: Option<u64>, number: u64, state: ManifestState) -> Manifest {
@@ -301,6 +325,7 @@ impl Output {
         match self {
             Output::File(file) => Ok(file),
             Output::Wanted { .. } => Err(Error::Closed),
+            Output::Followed { .. } => Err(Error::OpenedReadOnly),
         }
     }
 }

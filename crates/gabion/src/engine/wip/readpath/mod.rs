@@ -11,6 +11,9 @@
 //! A get with a snapshot needs no such check: its number was visible before the call, and
 //! registered numbers are protected.
 //!
+//! In a follower a router says from which number on it is right (`follow`): a get that finds a
+//! larger one than the visible number looks again, for that is about to be published.
+//!
 //! Both look, after they took the state, whether the keyspace was dropped at their number or below
 //! it (`drop`, X3).
 
@@ -78,14 +81,17 @@ impl Wip {
         };
         let hash = hash_key(key);
         loop {
-            let router = keyspace.router.load();
+            let router = match snapshot {
+                Some(point) => keyspace.router_at(point.seq),
+                None => keyspace.router.load(),
+            };
             let bucket = router.route(key);
             let state = bucket.state.load();
             let seq = match snapshot {
                 Some(point) => point.seq,
                 None => {
                     let seq = self.visible();
-                    if !Arc::ptr_eq(&state, &bucket.state.load()) {
+                    if !Arc::ptr_eq(&state, &bucket.state.load()) || router.since() > seq {
                         continue;
                     }
                     seq

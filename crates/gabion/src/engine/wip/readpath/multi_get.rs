@@ -82,7 +82,7 @@ impl Wip {
             }
             Some(record.into_value())
         };
-        let router = keyspace.router.load();
+        let router = keyspace.router_at(snapshot.seq);
         let mut lookups = Vec::with_capacity(keys.len());
         for (position, key) in keys.iter().enumerate() {
             let key = key.as_ref();

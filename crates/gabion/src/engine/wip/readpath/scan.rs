@@ -433,7 +433,8 @@ impl WipScan {
                 None => {
                     let engine = self.store.engine();
                     let keyspaces = engine.keyspaces.load();
-                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
+                    let keyspace = keyspace_of(&keyspaces, self.keyspace)?;
+                    let router = keyspace.router_at(self.point.seq);
                     let bucket = router.route(&self.lower);
                     engine.count_scan(bucket);
                     let state = bucket.state.load();
@@ -512,7 +513,8 @@ impl WipScan {
                 None => {
                     let engine = self.store.engine();
                     let keyspaces = engine.keyspaces.load();
-                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
+                    let keyspace = keyspace_of(&keyspaces, self.keyspace)?;
+                    let router = keyspace.router_at(self.point.seq);
                     let bucket = router.route_below(upper);
                     engine.count_scan(bucket);
                     let mut merge =

@@ -44,7 +44,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::ArcSwap;
 use gabion_media::Disk;
 use parking_lot::{Mutex, RwLock};
 
@@ -53,17 +52,20 @@ use super::bucket::file::{TableFile, table_meta};
 use super::bucket::prefix_index::common_prefix_len;
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::jobs::prewarm::PrewarmQueue;
-use super::manifest::{self, Manifest, ManifestLookup, ManifestState, VersionEdit, inspect};
+use super::manifest::{
+    self, FileMeta, Manifest, ManifestLookup, ManifestState, TableSlice, VersionEdit, inspect,
+};
 use super::policy::write_controller::WriteController;
 use super::readpath::has_newer;
 use super::readpath::residency::PageResidency;
+use super::table::TableMeta;
 use super::writepath::dirty_buckets::DirtyBuckets;
 use super::writepath::grouped::{BatchTargets, GroupWindow};
 use super::writepath::{PublishOrder, WipWriteHalf};
 use super::{InstallState, VersionSet, Wip, WipKeyspace};
 use crate::cache::BlockCache;
 use crate::engine::counters::{Counter, Tally};
-use crate::engine::keyspaces::{DropSeq, position};
+use crate::engine::keyspaces::position;
 use crate::engine::live_options::LiveKeyspaceOptions;
 use crate::engine::memtable::{ChunkPool, MemTable, OrderPolicy};
 use crate::engine::range_deletes::RangeDeletes;
@@ -103,15 +105,8 @@ impl Wip {
             Some(threads) => threads,
         };
         let options = options.settled(Engine::Wip);
-        let sizes = options.memory_sizes();
         let mut manifest = open_manifest(&disk, &options)?;
-        let maps_tables = options.table_reads == TableReads::Mapped;
-        let pool = ChunkPool::new(usize::try_from(sizes.memtables).unwrap_or(usize::MAX));
-        let memory = Memory::new(sizes.bytes_max, sizes.memtables, &pool);
-        let cache = BlockCache::new(sizes.cache)
-            .map_tables(maps_tables)
-            .check_always(options.tuning.paranoid_checks);
-        let cache = Arc::new(cache.within(&memory));
+        let (memory, pool, cache) = Wip::memory_of(&options);
         let parts = Parts {
             disk: &disk,
             lock: &lock,
@@ -133,18 +128,53 @@ impl Wip {
         let settled = settle(&disk, &mut manifest, &mut pending, last_seq);
         let (log, write_half) =
             OpenedLog::new(&disk, consumers, pending, settled, manifest.is_usable())?;
-        let state = manifest.state();
-        let (next_file, next_bucket) = (state.next_file, state.next_bucket);
-        let throttle = WriteController::new(&options);
-        let turns = PublishOrder::new(options.tuning.writers_side_by_side);
         let shell = Shell::new((disk, lock), options, memory, keyspaces, log, last_seq);
         shell.moments.raise(manifest.state().moment);
-        let engine = Arc::new(Wip {
+        let leader = WipWriteHalf::new(write_half, last_seq + 1);
+        let parts = (cache, pool, manifest, leader);
+        let engine = Wip::assemble(shell, parts);
+        // ORDER: Relaxed; nobody else has the store yet.
+        engine.published_segment.store(segment, Ordering::Relaxed);
+        let engine = Arc::new(engine);
+        engine.enter_buckets();
+        engine.after_job();
+        engine.start()?;
+        if engine.unsettled.is_settled()
+            && let Err(error) = engine.gather_log()
+        {
+            engine.record(error);
+        }
+        Ok(engine)
+    }
+
+    /// The memory of a store with these options, and those who share it.
+    pub(super) fn memory_of(options: &Options) -> (Arc<Memory>, Arc<ChunkPool>, Arc<BlockCache>) {
+        let sizes = options.memory_sizes();
+        let maps_tables = options.table_reads == TableReads::Mapped;
+        let pool = ChunkPool::new(usize::try_from(sizes.memtables).unwrap_or(usize::MAX));
+        let memory = Memory::new(sizes.bytes_max, sizes.memtables, &pool);
+        let cache = BlockCache::new(sizes.cache)
+            .map_tables(maps_tables)
+            .check_always(options.tuning.paranoid_checks);
+        let cache = Arc::new(cache.within(&memory));
+        (memory, pool, cache)
+    }
+
+    /// The engine of its parts.
+    pub(super) fn assemble(
+        shell: Shell<WipKeyspace>,
+        (cache, pool, manifest, leader): (Arc<BlockCache>, Arc<ChunkPool>, Manifest, WipWriteHalf),
+    ) -> Wip {
+        let state = manifest.state();
+        let (next_file, next_bucket) = (state.next_file, state.next_bucket);
+        let throttle = WriteController::new(&shell.options);
+        let turns = PublishOrder::new(shell.options.tuning.writers_side_by_side);
+        Wip {
             shell,
             cache,
             pool,
-            published_segment: AtomicU64::new(segment),
-            leader: RwLock::new(WipWriteHalf::new(write_half, last_seq + 1)),
+            published_segment: AtomicU64::new(0),
+            leader: RwLock::new(leader),
             turns,
             versions: Mutex::new(VersionSet {
                 manifest,
@@ -165,16 +195,8 @@ impl Wip {
             #[cfg(test)]
             visits: AtomicUsize::new(0),
             table_bytes: Counter::default(),
-        });
-        engine.enter_buckets();
-        engine.after_job();
-        engine.start()?;
-        if engine.unsettled.is_settled()
-            && let Err(error) = engine.gather_log()
-        {
-            engine.record(error);
+            following: None,
         }
-        Ok(engine)
     }
 
     /// Enters all buckets, which were just made, where the background finds them.
@@ -285,39 +307,18 @@ impl Parts<'_> {
             let mut buckets = Vec::with_capacity(ordered.len());
             for (position, (lower, number)) in ordered.iter().enumerate() {
                 let upper = ordered.get(position + 1).map(|(upper, _)| *upper);
-                let mut runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>> = BTreeMap::new();
-                for table in state
-                    .buckets
-                    .get(number)
-                    .iter()
-                    .flat_map(|bucket| &bucket.tables)
-                {
-                    if let Some(file) = files.get(&table.file) {
-                        runs.entry((table.level, table.run))
-                            .or_default()
-                            .push(Arc::clone(file));
-                    }
-                }
-                let levels = levels_of(runs);
-                let common = upper.map_or(0, |upper| common_prefix_len(lower, upper));
-                let mut state = BucketState {
-                    active: Arc::new(MemTable::with_order(self.pool, 0, self.keep, common)),
-                    frozen: Vec::new(),
-                    levels: Arc::new(levels),
-                    deletes: RangeDeletes::default(),
-                };
-                state.deletes = state.index_deletes(&ProtectedSeqs::only(SEQ_MAX))?;
+                let known = state.buckets.get(number);
+                let tables = known.map_or(&[][..], |bucket| &bucket.tables);
+                let levels = levels_of(tables, &files);
+                let (pool, keep) = (self.pool, self.keep);
+                let all = ProtectedSeqs::only(SEQ_MAX);
+                let state = bucket_state((lower, upper), levels, (pool, keep), &all)?;
                 buckets.push(Arc::new(Bucket::new((*id, *number), lower, upper, state)));
             }
-            let router = ArcSwap::from_pointee(Router::new(buckets));
             let options = state.options.get(id).cloned().unwrap_or_default();
-            keyspaces.push(Arc::new(WipKeyspace {
-                id: *id,
-                name: name.clone(),
-                router,
-                own: LiveKeyspaceOptions::new(options, expiring.contains(id)),
-                dropped: DropSeq::default(),
-            }));
+            let own = LiveKeyspaceOptions::new(options, expiring.contains(id));
+            let router = Router::new(buckets);
+            keyspaces.push(Arc::new(WipKeyspace::new(*id, name, router, own)));
         }
         Ok(keyspaces)
     }
@@ -325,24 +326,13 @@ impl Parts<'_> {
     fn open_files(&self, state: &ManifestState) -> Result<HashMap<u64, Arc<TableFile>>> {
         let mut files = HashMap::with_capacity(state.files.len());
         for (number, file) in &state.files {
-            let meta = table_meta(*number, &file.meta).ok_or_else(|| Error::Corruption {
-                file: self.disk.path_of(CURRENT),
-                offset: 0,
-                what: format!("the manifest's description of table {number:016x} is not valid"),
-            })?;
-            let name = table_name(*number);
-            let len = match self.disk.len_of(&name) {
+            let meta = described(self.disk, *number, &file.meta)?;
+            let len = match self.disk.len_of(&table_name(*number)) {
                 Ok(len) => len,
                 Err(error) if error.is_not_found() => 0,
                 Err(error) => return Err(error.into()),
             };
-            if len != meta.file_bytes {
-                return Err(Error::Corruption {
-                    file: self.disk.path_of(&name),
-                    offset: len,
-                    what: format!("the file has {len} bytes instead of {}", meta.file_bytes),
-                });
-            }
+            check_length(self.disk, &meta, len)?;
             files.insert(
                 *number,
                 Arc::new(TableFile::new(
@@ -354,8 +344,55 @@ impl Parts<'_> {
     }
 }
 
-/// Runs by level and number, as the manifest has them, in the order in which they are read.
-fn levels_of(runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>>) -> Levels {
+/// A table as the manifest describes it.
+pub(super) fn described(disk: &Disk, number: u64, meta: &FileMeta) -> Result<TableMeta> {
+    table_meta(number, meta).ok_or_else(|| Error::Corruption {
+        file: disk.path_of(CURRENT),
+        offset: 0,
+        what: format!("the manifest's description of table {number:016x} is not valid"),
+    })
+}
+
+/// An error unless a table has its length.
+pub(super) fn check_length(disk: &Disk, meta: &TableMeta, len: u64) -> Result<()> {
+    match len == meta.file_bytes {
+        true => Ok(()),
+        false => Err(Error::Corruption {
+            file: disk.path_of(&table_name(meta.file)),
+            offset: len,
+            what: format!("the file has {len} bytes instead of {}", meta.file_bytes),
+        }),
+    }
+}
+
+/// What a bucket holds whose MemTable is empty.
+pub(super) fn bucket_state(
+    (lower, upper): (&[u8], Option<&[u8]>),
+    levels: Levels,
+    (pool, keep): (&Arc<ChunkPool>, OrderPolicy),
+    protected: &ProtectedSeqs,
+) -> Result<BucketState> {
+    let common = upper.map_or(0, |upper| common_prefix_len(lower, upper));
+    let mut state = BucketState {
+        active: Arc::new(MemTable::with_order(pool, 0, keep, common)),
+        frozen: Vec::new(),
+        levels: Arc::new(levels),
+        deletes: RangeDeletes::default(),
+    };
+    state.deletes = state.index_deletes(protected)?;
+    Ok(state)
+}
+
+/// The tables of a bucket as levels of runs, in the order in which they are read.
+pub(super) fn levels_of(tables: &[TableSlice], files: &HashMap<u64, Arc<TableFile>>) -> Levels {
+    let mut runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>> = BTreeMap::new();
+    for table in tables {
+        if let Some(file) = files.get(&table.file) {
+            runs.entry((table.level, table.run))
+                .or_default()
+                .push(Arc::clone(file));
+        }
+    }
     let mut levels = Levels::default();
     for ((level, number), mut tables) in runs {
         tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
@@ -373,12 +410,19 @@ fn replay_log(
     pool: &ChunkPool,
     threads: usize,
 ) -> Result<(ReplayEnd, Seq)> {
-    let targets: Vec<Target> = keyspaces
-        .iter()
-        .map(|keyspace| Target::new(state, keyspace))
-        .collect();
+    let in_tables = |bucket: &Arc<Bucket>| {
+        let known = state.buckets.get(&bucket.id);
+        known.map_or((0, 0), |known| in_tables(state, known))
+    };
+    let target = |keyspace: &Arc<WipKeyspace>| {
+        let router = keyspace.router.load_full();
+        let in_tables = router.buckets().iter().map(in_tables).collect();
+        Target::new(keyspace, router, in_tables)
+    };
+    let targets: Vec<Target> = keyspaces.iter().map(target).collect();
+    let all = ProtectedSeqs::only(SEQ_MAX);
     let worker = || {
-        let mut inserter = Inserter::new(&targets, pool);
+        let mut inserter = Inserter::new(&targets, pool, &all);
         move |chunk: &Chunk<'_>| inserter.apply(chunk)
     };
     let (tail, sealed, given_out) = (state.log_tail, &state.sealed, state.next_keyspace);
@@ -389,23 +433,22 @@ fn replay_log(
 }
 
 /// A keyspace that a log is replayed into.
-struct Target {
-    id: u32,
-    keyspace: Arc<WipKeyspace>,
-    router: Arc<Router>,
+pub(super) struct Target {
+    pub(super) id: u32,
+    pub(super) keyspace: Arc<WipKeyspace>,
+    pub(super) router: Arc<Router>,
     /// What is in the tables of each bucket, by its position in the router: all up to the first
     /// number, and nothing above the second, which is larger only where pairs were ingested.
     in_tables: Vec<(Seq, Seq)>,
 }
 
 impl Target {
-    fn new(state: &ManifestState, keyspace: &Arc<WipKeyspace>) -> Target {
-        let router = keyspace.router.load_full();
-        let in_tables = |bucket: &Arc<Bucket>| {
-            let known = state.buckets.get(&bucket.id);
-            known.map_or((0, 0), |known| (known.flushed_seq, newest_of(state, known)))
-        };
-        let in_tables = router.buckets().iter().map(in_tables).collect();
+    /// `in_tables` are those of the router's buckets.
+    pub(super) fn new(
+        keyspace: &Arc<WipKeyspace>,
+        router: Arc<Router>,
+        in_tables: Vec<(Seq, Seq)>,
+    ) -> Target {
         Target {
             id: keyspace.id,
             keyspace: Arc::clone(keyspace),
@@ -415,7 +458,7 @@ impl Target {
     }
 
     /// Whether a table has a write of a bucket, or a newer version of its key.
-    fn has(&self, position: usize, hash: u64, operation: &LogOp<'_>) -> Result<bool> {
+    pub(super) fn has(&self, position: usize, hash: u64, operation: &LogOp<'_>) -> Result<bool> {
         let (flushed, newest) = self.in_tables[position];
         if operation.seq <= flushed || operation.seq >= newest {
             return Ok(operation.seq <= flushed);
@@ -425,36 +468,51 @@ impl Target {
         has_newer(&state.levels, operation.key, hash, operation.seq - 1)
     }
 
+    /// The number up to which the tables of a bucket have all.
+    pub(super) fn flushed(&self, position: usize) -> Seq {
+        self.in_tables[position].0
+    }
+
     /// Deletes the keys of a range in the buckets whose tables do not have that range delete.
-    fn delete_range(&self, range: &LogOp<'_>, segment: u64) {
+    fn delete_range(&self, range: &LogOp<'_>, segment: u64, protected: &ProtectedSeqs) {
         let upper = (!range.value.is_empty()).then_some(range.value);
         let first = self.router.position(range.key);
         let touched = self.router.touching(range.key, upper);
         for (bucket, (flushed, _)) in touched.zip(&self.in_tables[first..]) {
             if range.seq > *flushed {
-                let protected = ProtectedSeqs::only(SEQ_MAX);
-                bucket.delete_range((range.key, upper), range.seq, segment, &&protected);
+                bucket.delete_range((range.key, upper), range.seq, segment, &protected);
             }
         }
     }
 }
 
 /// What a thread applies parts of the log with.
-struct Inserter<'r> {
+pub(super) struct Inserter<'r> {
     targets: &'r [Target],
     pool: &'r ChunkPool,
+    /// What readers need of range deletes.
+    protected: &'r ProtectedSeqs,
     /// The tables that it has met, by the positions of their targets.
     met: Vec<BatchTargets>,
 }
 
 impl<'r> Inserter<'r> {
-    fn new(targets: &'r [Target], pool: &'r ChunkPool) -> Inserter<'r> {
+    pub(super) fn new(
+        targets: &'r [Target],
+        pool: &'r ChunkPool,
+        protected: &'r ProtectedSeqs,
+    ) -> Inserter<'r> {
         let mut met = Vec::new();
         met.resize_with(targets.len(), BatchTargets::default);
-        Inserter { targets, pool, met }
+        Inserter {
+            targets,
+            pool,
+            protected,
+            met,
+        }
     }
 
-    fn apply(&mut self, chunk: &Chunk<'_>) -> Result<()> {
+    pub(super) fn apply(&mut self, chunk: &Chunk<'_>) -> Result<()> {
         let segment = chunk.segment();
         let mut windows: Vec<GroupWindow<'_>> = Vec::new();
         windows.resize_with(self.targets.len(), GroupWindow::default);
@@ -466,7 +524,7 @@ impl<'r> Inserter<'r> {
             let (target, window) = (&self.targets[at], &mut windows[at]);
             if operation.kind == Kind::DeleteRange {
                 self.insert(at, window, segment);
-                target.delete_range(&operation, segment);
+                target.delete_range(&operation, segment, self.protected);
                 continue;
             }
             if operation.kind == Kind::PutExpiring {
@@ -495,11 +553,12 @@ impl<'r> Inserter<'r> {
     }
 }
 
-/// The largest sequence number in the tables of a bucket.
-fn newest_of(state: &ManifestState, bucket: &manifest::BucketRecord) -> Seq {
+/// What is in the tables of a bucket: all up to the first number, and nothing above the second.
+pub(super) fn in_tables(state: &ManifestState, bucket: &manifest::BucketRecord) -> (Seq, Seq) {
     let files = bucket.tables.iter().map(|table| table.file);
     let metas = files.filter_map(|file| state.files.get(&file));
-    metas.map(|file| file.meta.max_seq).max().unwrap_or(0)
+    let newest = metas.map(|file| file.meta.max_seq).max();
+    (bucket.flushed_seq, newest.unwrap_or(0))
 }
 
 /// Removes tables that the manifest does not name: what a crash left of jobs that did not finish,

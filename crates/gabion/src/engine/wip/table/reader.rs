@@ -72,6 +72,16 @@ impl Table {
         Table::open_unless(disk, file, seq, cache, &mut Err)
     }
 
+    /// As [`Table::open`], of a file that is open.
+    pub(crate) fn of_file(
+        read_file: ReadFile,
+        file: u64,
+        seq: Seq,
+        cache: &Arc<BlockCache>,
+    ) -> Result<Table> {
+        Table::of_file_unless(read_file, file, seq, cache, &mut Err)
+    }
+
     /// As [`Table::open`]; of a part without which blocks can be read, `refuse` decides whether its
     /// damage is an error. The table is without it else.
     pub(super) fn open_unless(
@@ -81,7 +91,16 @@ impl Table {
         cache: &Arc<BlockCache>,
         refuse: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Table> {
-        let read_file = disk.open_read(&table_name(file))?;
+        Table::of_file_unless(disk.open_read(&table_name(file))?, file, seq, cache, refuse)
+    }
+
+    fn of_file_unless(
+        read_file: ReadFile,
+        file: u64,
+        seq: Seq,
+        cache: &Arc<BlockCache>,
+        refuse: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Table> {
         let footer = read_footer(&read_file, file)?;
         let tail_at = footer.data_bytes;
         let tail_len = read_file.len() - FOOTER_BYTES as u64 - tail_at;
