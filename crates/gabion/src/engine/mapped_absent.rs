@@ -78,7 +78,7 @@ impl<S: Structure> Mapped<S> {
 
 /// Methods of an engine that cannot exist.
 macro_rules! methods {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {
+    ($($name:ident($($argument:ident: $kind:ty),* $(,)?) -> $result:ty;)*) => {
         #[expect(unused_variables, reason = "nothing can call these")]
         impl<S> Mapped<S> {
             $(pub(crate) fn $name(&self $(, $argument: $kind)*) -> $result {
