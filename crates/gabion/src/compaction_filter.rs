@@ -18,8 +18,9 @@ use crate::types::Kind;
 /// filter is called is not told: a value that is never rewritten is never seen, and
 /// [`Keyspace::compact`](crate::Keyspace::compact) rewrites all. [`Engine::Flex`](crate::Engine)
 /// keeps pairs in place and rewrites none of its own accord: its filters are asked by that call
-/// alone. What a filter removes is gone for who reads from then on, without a write: no sequence
-/// number tells of it, so it makes no conflict for a transaction.
+/// alone, and only if nobody reads an earlier moment when it begins. What a filter removes is gone
+/// for who reads from then on, without a write: no sequence number tells of it, so it makes no
+/// conflict for a transaction.
 ///
 /// The store does not record the filter: give it in the options of the keyspace at each open. A
 /// filter must not use the store. If it panics, the value stays.

@@ -27,7 +27,7 @@ use super::partition::{CachedInterval, IntervalChanges, MergeChanges, Partition,
 use crate::Result;
 use crate::compaction_filter::FilterOfKeyspace;
 use crate::engine::expiries::{ExpirySample, is_worth};
-use crate::expiry::{UnixMillis, expires, has_expired};
+use crate::expiry::{UnixMillis, expires};
 
 /// Intervals that a step of a sweep looks at: by estimate a millisecond where they are cached.
 const INTERVALS: usize = 64;
@@ -183,7 +183,7 @@ pub(super) fn changes_of(
             interval.kind(pair),
             interval.stored(pair),
         );
-        if has_expired(kind, stored, || horizon) {
+        if interval.has_expired(pair, horizon) {
             changes.remove(key);
         } else if let Some((kind, stored)) = filter.and_then(|own| own.filter(key, kind, stored)) {
             match kind.is_tombstone() {
