@@ -44,6 +44,8 @@ pub struct TargetCapabilities {
     pub files: bool,
     /// Reads and writes that take effect together, or not at all.
     pub transactions: bool,
+    /// Its records are counters, to which amounts can be added without reading them first.
+    pub merges: bool,
 }
 
 /// Where a target has the data that it has read or written.
@@ -149,6 +151,13 @@ pub trait Session {
 
     /// Deletes one key, present or not.
     fn delete(&mut self, key: &[u8]) -> Result<(), Error>;
+
+    /// Adds an amount to the counter at a key, which is 0 if it is absent. Targets without
+    /// [`TargetCapabilities::merges`] return an error.
+    fn merge(&mut self, key: &[u8], amount: i64) -> Result<(), Error> {
+        let _ = (key, amount);
+        Err(Error::Request("its records are no counters".to_owned()))
+    }
 
     /// Reads the keys of a batch and does its writes, in one transaction. It takes effect if nobody
     /// else has written one of these keys meanwhile, and is begun again until it does. Targets

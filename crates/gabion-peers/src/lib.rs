@@ -48,6 +48,8 @@ static TARGETS: &[Target] = &[
     #[cfg(feature = "rocksdb")]
     rocksdb::TARGET,
     #[cfg(feature = "rocksdb")]
+    rocksdb::COUNTERS,
+    #[cfg(feature = "rocksdb")]
     rocksdb::TRANSACTIONS,
     #[cfg(feature = "leveldb")]
     leveldb::TARGET,
@@ -71,6 +73,7 @@ const ABILITIES: TargetCapabilities = TargetCapabilities {
     persistent: true,
     files: true,
     transactions: false,
+    merges: false,
 };
 
 /// What a plain put loses where the log is written at each write and not synced.

@@ -27,7 +27,7 @@ use gabion_lab::target::{
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, Cache as BlockCache, DB, DBAccess, DBRawIteratorWithThreadMode, ErrorKind,
-    OptimisticTransactionDB, OptimisticTransactionOptions, Options, ReadOptions,
+    MergeOperands, OptimisticTransactionDB, OptimisticTransactionOptions, Options, ReadOptions,
     WaitForCompactOptions, WriteBatchWithTransaction, WriteOptions,
 };
 use serde_json::{Value, json};
@@ -42,7 +42,20 @@ pub(crate) const TARGET: Target = Target {
     abilities: ABILITIES,
     cache: Cache::Own,
     loses: LOSES_UNSYNCED,
-    open: |asked| open(asked, false),
+    open: |asked| open(asked, Form::Plain),
+};
+
+/// RocksDB whose records are counters, by a merge operator in Rust: its own in C++ is not offered
+/// by the crate.
+pub(crate) const COUNTERS: Target = Target {
+    name: "rocksdb-counters",
+    about: "RocksDB 11.8.1 with a merge operator that adds",
+    abilities: TargetCapabilities {
+        merges: true,
+        ..ABILITIES
+    },
+    open: |asked| open(asked, Form::Counters),
+    ..TARGET
 };
 
 /// RocksDB by the interface that has transactions: it keeps MemTables for longer, to find conflicts
@@ -54,7 +67,7 @@ pub(crate) const TRANSACTIONS: Target = Target {
         transactions: true,
         ..ABILITIES
     },
-    open: |asked| open(asked, true),
+    open: |asked| open(asked, Form::Transactions),
     ..TARGET
 };
 
@@ -68,6 +81,14 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 
 /// The newest format of tables.
 const FORMAT_VERSION: i32 = 7;
+
+/// How a store is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Counters,
+    Transactions,
+}
 
 /// A store, without transactions or with them.
 enum Handle {
@@ -96,12 +117,22 @@ fn fail(error: impl std::fmt::Display) -> Error {
     peer_error(NAME, error)
 }
 
-fn open(asked: &StoreOptions, has_transactions: bool) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(Rocks::open(asked, has_transactions)?))
+fn open(asked: &StoreOptions, form: Form) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(Rocks::open(asked, form)?))
+}
+
+/// The counter to which all operands are added; `None`, which RocksDB takes for damage, if one of
+/// them is none.
+fn add(_key: &[u8], counter: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+    let mut sum = 0i64;
+    for amount in counter.into_iter().chain(operands) {
+        sum = sum.wrapping_add(i64::from_le_bytes(amount.try_into().ok()?));
+    }
+    Some(sum.to_le_bytes().to_vec())
 }
 
 impl Rocks {
-    fn open(asked: &StoreOptions, has_transactions: bool) -> Result<Rocks, Error> {
+    fn open(asked: &StoreOptions, form: Form) -> Result<Rocks, Error> {
         check_existing(NAME, asked, "CURRENT")?;
         let write_buffer_bytes: usize = match asked.hold_flushes {
             // Not far more than is needed, since it reserves files of that size for its log.
@@ -131,9 +162,14 @@ impl Rocks {
         options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.enable_statistics();
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
-        let db = match has_transactions {
-            false => DB::open(&options, &asked.dir).map(Handle::Plain),
-            true => OptimisticTransactionDB::open(&options, &asked.dir).map(Handle::Transactions),
+        if form == Form::Counters {
+            options.set_merge_operator_associative("add", add);
+        }
+        let db = match form {
+            Form::Plain | Form::Counters => DB::open(&options, &asked.dir).map(Handle::Plain),
+            Form::Transactions => {
+                OptimisticTransactionDB::open(&options, &asked.dir).map(Handle::Transactions)
+            }
         };
         let db = db.map_err(fail)?;
 
@@ -167,7 +203,7 @@ impl Rocks {
     /// All records, by RocksDB's own iterator.
     #[cfg(test)]
     pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
-        let store = Rocks::open(asked, false).unwrap();
+        let store = Rocks::open(asked, Form::Plain).unwrap();
         let Handle::Plain(db) = &store.db else {
             unreachable!("it was opened so")
         };
@@ -254,6 +290,10 @@ impl Session for RocksSession<'_> {
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         on!(self.db, db => db.delete_opt(key, &self.unsynced)).map_err(fail)
+    }
+
+    fn merge(&mut self, key: &[u8], amount: i64) -> Result<(), Error> {
+        on!(self.db, db => db.merge_opt(key, amount.to_le_bytes(), &self.unsynced)).map_err(fail)
     }
 
     fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {

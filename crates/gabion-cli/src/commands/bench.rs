@@ -77,6 +77,7 @@ fn check_phases(engine: Engine, phases: &[&Workload]) -> Result<(), Failure> {
         persistent: true,
         files: true,
         transactions: engine.capabilities().transactions,
+        merges: false,
     };
     for phase in phases {
         if let Some(why) = phase.lacks(&abilities) {

@@ -135,6 +135,18 @@ fn transactions_read_and_put_their_records() {
     }
 }
 
+/// Each counter that was added to is there, and none else.
+#[test]
+fn merges_make_the_counters_that_they_draw() {
+    let targets = [gabion_store::COUNTERS, flex::COUNTERS, btreemap::TARGET];
+    for target in targets {
+        let results = run(&target, &settings(), &["merge", "count"]);
+        assert_eq!(results[0].operations, 30_000);
+        assert_eq!(results[0].bytes_user, 30_000 * 24);
+        assert_eq!(Some(results[1].found), results[0].records_live);
+    }
+}
+
 #[test]
 fn synced_writes_come_in_batches_too() {
     let settings = Settings {

@@ -364,6 +364,11 @@ impl<'r> Worker<'r> {
                 self.done.found += u64::from(self.session.get(self.requests.key(at))?);
                 self.put_key(at)?;
             }
+            Operation::Merge => {
+                let key = self.requests.key(at);
+                self.session.merge(key, 1)?;
+                self.done.bytes_user += (key.len() + size_of::<i64>()) as u64;
+            }
             Operation::Transaction(records) => self.transact(at, records)?,
             Operation::Seek => self.scan(at, 1)?,
             Operation::Scan(ScanLength::Fixed(entries)) => self.scan(at, u64::from(entries))?,

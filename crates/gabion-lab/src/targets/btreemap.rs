@@ -1,5 +1,6 @@
 //! The standard library's B-tree behind one lock: an oracle, and the floor for ordered stores.
 
+use std::array::TryFromSliceError;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::ops::Bound;
@@ -24,6 +25,7 @@ pub const TARGET: Target = Target {
         persistent: false,
         files: false,
         transactions: true,
+        merges: true,
     },
     cache: Cache::Memory,
     loses: "all of it, by the death of the process",
@@ -76,6 +78,10 @@ fn no_storage() -> Error {
     Error::Request("btreemap has no storage to sync its writes to".to_owned())
 }
 
+fn no_counter(_: TryFromSliceError) -> Error {
+    Error::Request("a record of another length than 8 bytes is no counter".to_owned())
+}
+
 fn apply(records: &mut Records, batch: &Batch) {
     for (key, value) in batch.iter() {
         match value {
@@ -107,6 +113,17 @@ impl Session for &Map {
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         Map::write(self).remove(key);
+        Ok(())
+    }
+
+    fn merge(&mut self, key: &[u8], amount: i64) -> Result<(), Error> {
+        let mut records = Map::write(self);
+        let counter = match records.get(key) {
+            Some(value) => i64::from_le_bytes((&**value).try_into().map_err(no_counter)?),
+            None => 0,
+        };
+        let counter = counter.wrapping_add(amount);
+        records.insert(key.into(), counter.to_le_bytes().into());
         Ok(())
     }
 

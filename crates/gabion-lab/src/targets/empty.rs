@@ -20,6 +20,7 @@ pub const TARGET: Target = Target {
         persistent: false,
         files: false,
         transactions: true,
+        merges: true,
     },
     cache: Cache::Memory,
     loses: "all of it, by the death of the process",
@@ -75,6 +76,11 @@ impl Session for Empty {
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         black_box(key);
+        Ok(())
+    }
+
+    fn merge(&mut self, key: &[u8], amount: i64) -> Result<(), Error> {
+        black_box((key, amount));
         Ok(())
     }
 

@@ -2,7 +2,10 @@
 
 use std::hint::black_box;
 
-use gabion::{Cursor, Db, Durability, Engine, Keyspace, MemTableForm, Options, Tuning, WriteBatch};
+use gabion::{
+    AddI64, Cursor, Db, Durability, Engine, Keyspace, KeyspaceOptions, MemTableForm, Options,
+    Tuning, WriteBatch,
+};
 use serde_json::json;
 
 use crate::Error;
@@ -23,6 +26,7 @@ pub const TARGET: Target = Target {
         persistent: true,
         files: true,
         transactions: true,
+        merges: false,
     },
     cache: Cache::Page,
     loses: "by a power loss what was not synced; what is left is a prefix of the puts",
@@ -57,11 +61,28 @@ pub const UNAWARE: Target = Target {
     ..TARGET
 };
 
+/// The target `wip-counters`.
+pub const COUNTERS: Target = Target {
+    name: "wip-counters",
+    about: "wip with a keyspace of counters",
+    abilities: TargetCapabilities {
+        merges: true,
+        ..TARGET.abilities
+    },
+    open: |options| {
+        let (db, settings) = open_db(options, |tuning| tuning)?;
+        counters(db, settings)
+    },
+    ..TARGET
+};
+
 /// Memory and log that no run fills.
 const HELD_BYTES: u64 = 1 << 46;
 
 struct GabionStore {
     db: Db,
+    /// Where the records are.
+    keyspace: Keyspace,
     /// What the store has is to stay in its log.
     holds_flushes: bool,
     settings: serde_json::Value,
@@ -83,10 +104,21 @@ pub(super) fn options_of(engine: Engine, options: &StoreOptions) -> Options {
 /// A store of Gabion that was opened elsewhere, with what it was set to.
 pub fn opened(db: Db, settings: serde_json::Value) -> Box<dyn Store> {
     Box::new(GabionStore {
+        keyspace: db.default_keyspace().clone(),
         db,
         holds_flushes: false,
         settings,
     })
+}
+
+/// The same, whose records are counters in a keyspace of their own.
+pub(super) fn counters(db: Db, settings: serde_json::Value) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(GabionStore {
+        keyspace: db.keyspace_with("counters", &KeyspaceOptions::default().merge(AddI64))?,
+        db,
+        holds_flushes: false,
+        settings,
+    }))
 }
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
@@ -97,6 +129,20 @@ fn open_with(
     options: &StoreOptions,
     change: impl FnOnce(Tuning) -> Tuning,
 ) -> Result<Box<dyn Store>, Error> {
+    let (db, settings) = open_db(options, change)?;
+    Ok(Box::new(GabionStore {
+        keyspace: db.default_keyspace().clone(),
+        db,
+        holds_flushes: options.hold_flushes,
+        settings,
+    }))
+}
+
+/// An open store, and what it was set to.
+fn open_db(
+    options: &StoreOptions,
+    change: impl FnOnce(Tuning) -> Tuning,
+) -> Result<(Db, serde_json::Value), Error> {
     let mut store = options_of(Engine::Wip, options);
     if options.hold_flushes {
         store.tuning.memtable_budget_bytes = Some(HELD_BYTES);
@@ -116,18 +162,14 @@ fn open_with(
         "filter_bits_per_key": store.tuning.filter_bits_per_key,
         "background_threads": store.background_threads,
     });
-    Ok(Box::new(GabionStore {
-        db: store.open(&options.dir)?,
-        holds_flushes: options.hold_flushes,
-        settings,
-    }))
+    Ok((store.open(&options.dir)?, settings))
 }
 
 impl Store for GabionStore {
     fn session(&self) -> Result<Box<dyn Session + '_>, Error> {
         Ok(Box::new(GabionSession {
             db: &self.db,
-            keyspace: self.db.default_keyspace(),
+            keyspace: &self.keyspace,
             writes: WriteBatch::new(),
         }))
     }
@@ -225,6 +267,10 @@ impl Session for GabionSession<'_> {
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         Ok(self.keyspace.delete(key)?)
+    }
+
+    fn merge(&mut self, key: &[u8], amount: i64) -> Result<(), Error> {
+        Ok(self.keyspace.merge(key, amount.to_le_bytes())?)
     }
 
     fn transact(&mut self, batch: &Batch) -> Result<Transacted, Error> {

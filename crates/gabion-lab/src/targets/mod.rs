@@ -25,6 +25,8 @@ use crate::target::Target;
 pub const OWN: &[Target] = &[
     gabion_store::TARGET,
     flex::TARGET,
+    gabion_store::COUNTERS,
+    flex::COUNTERS,
     empty::TARGET,
     btreemap::TARGET,
     gabion_store::HASH,

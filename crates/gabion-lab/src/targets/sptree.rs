@@ -21,6 +21,7 @@ pub const TARGET: Target = Target {
         persistent: true,
         files: true,
         transactions: false,
+        merges: false,
     },
     cache: Cache::Page,
     loses: "by a power loss what was put since the last checkpoint",

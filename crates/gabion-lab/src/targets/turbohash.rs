@@ -30,6 +30,7 @@ pub const MEMORY: Target = Target {
         persistent: false,
         files: false,
         transactions: false,
+        merges: false,
     },
     cache: Cache::Memory,
     loses: "all of it, by the death of the process",
@@ -47,6 +48,7 @@ pub const FILE: Target = Target {
         persistent: true,
         files: true,
         transactions: false,
+        merges: false,
         ..MEMORY.abilities
     },
     cache: Cache::Page,

@@ -42,6 +42,8 @@ pub enum Operation {
     ReadModifyWrite,
     /// Reads so many records, then writes them, in one transaction.
     Transaction(u32),
+    /// Adds one to the counter that the record drawn is.
+    Merge,
     /// Merges all that the store can merge.
     Compact,
     /// Opens the store anew after its process was killed.
@@ -67,6 +69,7 @@ impl Operation {
             Operation::Insert => "insert",
             Operation::ReadModifyWrite => "read_modify_write",
             Operation::Transaction(_) => "transaction",
+            Operation::Merge => "merge",
             Operation::Compact => "compact",
             Operation::Restart => "restart",
             Operation::Rest => "rest",
@@ -89,6 +92,7 @@ impl Operation {
             | Operation::Insert
             | Operation::ReadModifyWrite
             | Operation::Transaction(_)
+            | Operation::Merge
             | Operation::Compact
             | Operation::Restart
             | Operation::Rest => false,
@@ -110,6 +114,7 @@ impl Operation {
             | Operation::Seek
             | Operation::Scan(ScanLength::Fixed(_))
             | Operation::Delete
+            | Operation::Merge
             | Operation::Compact
             | Operation::Restart
             | Operation::Rest
@@ -123,6 +128,7 @@ impl Operation {
             Operation::Put
             | Operation::Delete
             | Operation::ReadModifyWrite
+            | Operation::Merge
             | Operation::Transaction(_) => true,
             Operation::Read
             | Operation::ReadMissing
@@ -153,6 +159,7 @@ impl Operation {
             | Operation::ReadMissing
             | Operation::Delete
             | Operation::Insert
+            | Operation::Merge
             | Operation::Compact
             | Operation::Restart
             | Operation::Rest => false,
@@ -183,6 +190,8 @@ pub enum Workers {
 pub enum Count {
     /// The number of records.
     Records,
+    /// Ten for each record.
+    Tenfold,
     /// The number of reads.
     Reads,
     /// A thousandth of the records, at least a thousand: for writes that each wait for the disk.
@@ -274,6 +283,13 @@ pub static WORKLOADS: &[Workload] = &[
         name: "deleterandom",
         about: "delete --num records drawn at random",
         mix: &[(Operation::Delete, 100)],
+        ..FILL
+    },
+    Workload {
+        name: "merge",
+        about: "add one to counters drawn at random, ten times as often as there are records",
+        mix: &[(Operation::Merge, 100)],
+        count: Count::Tenfold,
         ..FILL
     },
     Workload {
@@ -524,6 +540,7 @@ impl Workload {
     pub fn operations(&self, num: u64, reads: u64) -> u64 {
         match self.count {
             Count::Records => num,
+            Count::Tenfold => num.saturating_mul(10),
             Count::Reads => reads,
             Count::Once => 1,
             Count::Synced => (num / 1000).max(1000).min(num),
@@ -541,6 +558,9 @@ impl Workload {
         }
         if self.has_transactions() && !abilities.transactions {
             return Some("it has no transactions");
+        }
+        if self.has_merges() && !abilities.merges {
+            return Some("its records are no counters");
         }
         if self.is_restart() && !abilities.persistent {
             return Some("what it holds is gone with its process");
@@ -584,6 +604,13 @@ impl Workload {
         self.mix
             .iter()
             .any(|(operation, _)| matches!(operation, Operation::Transaction(_)))
+    }
+
+    /// Whether some of its operations are merges.
+    pub fn has_merges(&self) -> bool {
+        self.mix
+            .iter()
+            .any(|(operation, _)| *operation == Operation::Merge)
     }
 
     /// Records that each operation of the phase draws. Where it is more than one, the phase does
@@ -652,11 +679,13 @@ mod tests {
             persistent: false,
             files: false,
             transactions: false,
+            merges: false,
         };
         let lacks = |name| Workload::named(name).unwrap().lacks(&hash);
         assert!(lacks("ycsb-e").unwrap().contains("order"));
         assert!(lacks("fillsync").unwrap().contains("storage"));
         assert!(lacks("bank").unwrap().contains("transactions"));
+        assert!(lacks("merge").unwrap().contains("counters"));
         assert!(lacks("restart").unwrap().contains("gone"));
         assert!(lacks("count").unwrap().contains("order"));
         let forward = TargetCapabilities {
