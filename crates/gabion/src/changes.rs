@@ -283,7 +283,7 @@ impl Action {
                 }
             }
             Kind::Operand => {
-                let what = "a record has an operand as no log has it";
+                let what = "the operand of a record does not decode";
                 return Err(MalformedPayload { at: 0, what });
             }
         })

@@ -310,7 +310,7 @@ impl Db {
         if name == DEFAULT_KEYSPACE {
             return Err(Error::Unsupported {
                 engine: self.engine().name(),
-                operation: "drops of the default keyspace; delete its keys instead",
+                operation: "dropping the default keyspace; delete the keys instead",
             });
         }
         match self.handle().drop_keyspace(name)? {
@@ -444,7 +444,7 @@ impl Db {
         };
         assert!(
             store == self.store().id,
-            "the batch's keyspaces belong to another store"
+            "the batch has keyspaces of another store"
         );
         let write = Write::Batch(&batch.operations);
         self.handle().write(write, batch.user_bytes, durability)

@@ -21,8 +21,8 @@ pub enum Error {
 
     /// Bytes read from a medium fail their checks.
     #[error(
-        "{file}, offset {offset}: {what}. The bytes on the medium are not those that were written; \
-         restore the file from a copy, or run `gabion check` to see what is affected",
+        "{file} is damaged at offset {offset}: {what}; restore the file from a copy, or run \
+         `gabion check` to see what is affected",
         file = file.display()
     )]
     Corruption {
@@ -45,8 +45,8 @@ pub enum Error {
 
     /// The file was written by a newer version of Gabion.
     #[error(
-        "{file} has format version {found}, this program reads up to version {supported}: \
-         open it with a newer Gabion",
+        "{file} has format version {found}, and this program reads versions up to {supported}; \
+         open it with a newer version of Gabion",
         file = file.display()
     )]
     NewerFormat {
@@ -60,8 +60,8 @@ pub enum Error {
 
     /// The file has features that this program does not know.
     #[error(
-        "{file} has features that this program does not know (bits {features:#x}): open it with a \
-         newer Gabion",
+        "{file} has features that this program does not know (bits {features:#x}); open it with a \
+         newer version of Gabion",
         file = file.display()
     )]
     UnknownFeatures {
@@ -73,8 +73,8 @@ pub enum Error {
 
     /// The file needs a part of Gabion that this program was built without.
     #[error(
-        "{file} was written with {feature}, which this program was built without: build it with \
-         the feature {feature:?} of gabion",
+        "{file} was written with {feature}, and this program was built without it; build the \
+         program with the feature {feature:?} of gabion",
         file = file.display()
     )]
     MissingFeature {
@@ -87,8 +87,8 @@ pub enum Error {
     /// A write failed earlier, so the store takes no more writes. Reads go on, unless it was a
     /// batch of a mapped engine that is there in part.
     #[error(
-        "the store is read-only since an earlier failure: {cause}. Nothing acknowledged is lost; \
-         mend the cause and open the store again"
+        "the store is read-only after an earlier failure: {cause}; no acknowledged write is lost: \
+         fix the cause and open the store again"
     )]
     ReadOnly {
         /// The first failure.
@@ -97,13 +97,12 @@ pub enum Error {
 
     /// The store was opened read-only.
     #[error(
-        "the store was opened for reading only, and this changes it: open it without \
-         Options::read_only"
+        "the store was opened read-only and cannot be changed; open it without Options::read_only"
     )]
     OpenedReadOnly,
 
     /// An argument is longer than the engine's limit.
-    #[error("the {what} has {size} bytes, the limit is {limit}")]
+    #[error("the {what} has {size} bytes; the limit is {limit}")]
     Limit {
         /// Which argument.
         what: &'static str,
@@ -115,8 +114,8 @@ pub enum Error {
 
     /// The pairs of an ingest do not ascend.
     #[error(
-        "pair {position} of the ingest has the key \"{key}\", which is not above the one before: \
-         its keys must ascend strictly. Nothing of it was written to the store"
+        "pair {position} of the ingest has the key \"{key}\", which is not above the key before \
+         it; nothing was written to the store: sort the pairs by key, each key once"
     )]
     OutOfOrder {
         /// Which pair, counted from 1.
@@ -135,7 +134,7 @@ pub enum Error {
     },
 
     /// A keyspace of that name does not exist and was not to be created.
-    #[error("the store has no keyspace named {name:?}; it has: {existing}")]
+    #[error("the store has no keyspace named {name:?}; choose from: {existing}")]
     NoSuchKeyspace {
         /// The name asked for.
         name: String,
@@ -145,8 +144,8 @@ pub enum Error {
 
     /// A keyspace of users cannot have the name.
     #[error(
-        "the name {name:?} is reserved: names that begin with \"gabion.\" are for what tools note \
-         down about a store; choose another"
+        "the name {name:?} is reserved, as all names that begin with \"gabion.\" are; choose \
+         another name"
     )]
     ReservedName {
         /// The name asked for.
@@ -156,7 +155,7 @@ pub enum Error {
     /// The keyspace was dropped by [`crate::Db::drop_keyspace`], also if there is another one of
     /// its name by now. Nothing was written, of a batch neither to other keyspaces.
     #[error(
-        "the keyspace was dropped from the store; get a handle to another one by Db::keyspace or \
+        "the keyspace was dropped from the store; get a handle to another one with Db::keyspace or \
          Db::existing_keyspace"
     )]
     KeyspaceDropped,
@@ -164,8 +163,8 @@ pub enum Error {
     /// Somebody else wrote something that the transaction had read, before its commit. The
     /// transaction wrote nothing. [`crate::Db::transact`] runs it again.
     #[error(
-        "the transaction conflicts with a write to the key \"{key}\" of the keyspace {keyspace:?}, \
-         which it had read before; nothing of it was written: run it again",
+        "the transaction conflicts with a later write to the key \"{key}\" of the keyspace \
+         {keyspace:?}, which it had read; nothing was written: run the transaction again",
         key = key.escape_ascii()
     )]
     Conflict {
@@ -179,22 +178,22 @@ pub enum Error {
     /// store has ended it. It wrote nothing.
     #[error(
         "the transaction was open for longer than the store allows (transaction_age_max); nothing \
-         of it was written: run it again"
+         was written: run the transaction again"
     )]
     TransactionTooOld,
 
     /// The savepoint is of another transaction, or of a part of this one that was rolled back.
     #[error(
-        "the savepoint is not one of the transaction's: it is of another one, or was set after \
-         one that was rolled back to"
+        "the savepoint is not valid here: it belongs to another transaction, or to a part of this \
+         one that was rolled back; set a new one"
     )]
     NoSuchSavepoint,
 
     /// The operator of a keyspace has no result for a key. The key is unreadable until it is put or
     /// deleted, or until the program supplies an operator that succeeds.
     #[error(
-        "the merge operator {operator:?} failed for the key \"{key}\" of the store: {why}. Nothing \
-         that was merged is lost; put or delete the key, or mend the operator",
+        "the merge operator {operator:?} failed for the key \"{key}\" of the store: {why}; no \
+         merged operand is lost: put or delete the key, or fix the operator",
         key = key.escape_ascii()
     )]
     MergeFailed {
@@ -207,7 +206,10 @@ pub enum Error {
     },
 
     /// The operator of the keyspace refuses the operand. Nothing was written.
-    #[error("the merge operator {operator:?} of the store takes no such operand: {why}")]
+    #[error(
+        "the merge operator {operator:?} of the store refused the operand: {why}; nothing was \
+         written"
+    )]
     OperandRefused {
         /// The operator's name.
         operator: String,
@@ -217,7 +219,7 @@ pub enum Error {
 
     /// A merge into a keyspace that has no operator.
     #[error(
-        "the keyspace {keyspace:?} of the store has no merge operator: give it one by \
+        "the keyspace {keyspace:?} of the store has no merge operator; set one with \
          KeyspaceOptions::merge"
     )]
     NoMergeOperator {
@@ -228,8 +230,7 @@ pub enum Error {
     /// A keyspace has an operator, and was opened without it or with another one.
     #[error(
         "the keyspace {keyspace:?} of the store has the merge operator {kept}, and the program \
-         gave {given}: operands mean something else to another one. Open it with KeyspaceOptions \
-         that name the one it has"
+         gave {given}; open the keyspace with KeyspaceOptions that name the operator it has"
     )]
     OtherMergeOperator {
         /// The keyspace's name.
@@ -241,14 +242,17 @@ pub enum Error {
     },
 
     /// The keyspace belongs to another store than the transaction.
-    #[error("the keyspace {keyspace:?} belongs to another store than the transaction")]
+    #[error(
+        "the keyspace {keyspace:?} belongs to another store than the transaction; use a keyspace \
+         of the transaction's store"
+    )]
     ForeignKeyspace {
         /// The keyspace's name.
         keyspace: String,
     },
 
     /// The directory holds no repository of backups.
-    #[error("{path} is no repository of backups: {why}", path = path.display())]
+    #[error("{path} is not a backup repository: {why}", path = path.display())]
     NotARepository {
         /// The directory.
         path: PathBuf,
@@ -257,7 +261,7 @@ pub enum Error {
     },
 
     /// A repository has no backup of that number.
-    #[error("the repository has no backup {id}; it has: {existing}")]
+    #[error("the repository has no backup {id}; choose from: {existing}")]
     NoSuchBackup {
         /// The number asked for.
         id: u64,
@@ -267,8 +271,8 @@ pub enum Error {
 
     /// A backup cannot be restored, as a part of it is missing or damaged.
     #[error(
-        "{file}: {what}, so backup {id} cannot be restored. Restore another one: \
-         `gabion backup verify` tells which are whole",
+        "backup {id} cannot be restored because of {file}: {what}; restore a backup that `gabion \
+         backup verify` reports as whole",
         file = file.display()
     )]
     BackupDamaged {
@@ -281,14 +285,14 @@ pub enum Error {
     },
 
     /// The listener of a backup, a restore or a verification cancelled it.
-    #[error("it was cancelled before its end")]
+    #[error("the operation was cancelled")]
     Cancelled,
 
     /// The log has the changes behind a position no more, or has never had that position: what
     /// it was read from is gone after a loss of power, or it is of another store.
     #[error(
-        "the changes from that position on are not in the log any more; the oldest that are there \
-         follow the position {oldest}: read the store anew, and its changes from where it is then"
+        "the log does not have all changes after that position, only those after {oldest}; read \
+         the whole store again, and then the changes from the store's current position"
     )]
     ChangesGone {
         /// Where the changes begin that are there.
@@ -298,8 +302,8 @@ pub enum Error {
     /// The store has changed in a way that its log does not tell: a keyspace was dropped, or pairs
     /// were ingested, and the process ended or had no room before the log knew.
     #[error(
-        "the changes with the numbers {first} to {last} are in no log, as keyspaces were dropped \
-         or pairs ingested without room to tell it: read the store anew, or go on from the \
+        "the log lacks the changes {first} to {last}: a keyspace was dropped or pairs were \
+         ingested, and this was not logged; read the whole store again, or continue from the \
          position {behind}"
     )]
     ChangesUnlogged {
@@ -312,7 +316,7 @@ pub enum Error {
     },
 
     /// There is no consumer of that name, or not any more.
-    #[error("the store has no consumer named {name:?}; Db::consumer makes one")]
+    #[error("the store has no consumer named {name:?}; create one with Db::consumer")]
     NoSuchConsumer {
         /// The name asked for.
         name: String,
@@ -340,7 +344,10 @@ pub enum Error {
     /// A thread has panicked while it performed a group of writes, which ends writing: a bug, or a
     /// listener to the store's reports that panics. The writes are not acknowledged, though an
     /// opening may find them.
-    #[error("a thread panicked in the middle of a group of writes, and said: {what}")]
+    #[error(
+        "a thread panicked during a group of writes: {what}; the writes are not acknowledged: open \
+         the store again"
+    )]
     Panicked {
         /// What the panic said.
         what: String,
@@ -349,8 +356,8 @@ pub enum Error {
     /// The store was opened by a process that this one was forked of, and stays with that one: it
     /// is neither read nor written here, and nothing of it has changed.
     #[error(
-        "the store was opened by process {owner}, of which this process is a fork, and stays with \
-         that one: open it after the fork, in one process"
+        "the store was opened by process {owner}, and this process is a fork of it; open the store \
+         after the fork, in one process"
     )]
     Forked {
         /// Process id of the one that opened it.

@@ -140,7 +140,7 @@ impl KeyspaceOptions {
         if self.default_expiry.is_some_and(|own| millis(own) == 0) {
             return Err(Error::InvalidOption {
                 option: "default_expiry",
-                why: "expiries are counted in milliseconds".into(),
+                why: "it must be at least one millisecond".into(),
             });
         }
         if let Some(merge) = &self.merge {
@@ -242,7 +242,7 @@ impl KeyspaceOptions {
             if tag == 5 {
                 let name = std::str::from_utf8(value);
                 let name =
-                    name.map_err(|_| reader.malformed("the name of an operator is no text"))?;
+                    name.map_err(|_| reader.malformed("the name of a merge operator is not UTF-8"))?;
                 options.merge = Some(MergeOperator::named(name));
                 continue;
             }
@@ -253,7 +253,7 @@ impl KeyspaceOptions {
                         0 => Compression::None,
                         1 => Compression::Lz4,
                         2 => Compression::Zstd(value.varint_u32()?.min(99).cast_signed()),
-                        _ => return Err(value.malformed("a compression is not known")),
+                        _ => return Err(value.malformed("the compression is unknown")),
                     });
                 }
                 2 => options.block_bytes = Some(value.varint_u32()? as usize),
@@ -278,8 +278,8 @@ impl KeyspaceOptions {
             || self.filter_bits_per_key.is_some();
         let operation = match engine {
             Engine::Wip => return Ok(()),
-            Engine::Flex if of_tables => "options of tables for single keyspaces",
-            Engine::Scmkv | Engine::Sptree if !self.is_empty() => "options of single keyspaces",
+            Engine::Flex if of_tables => "table options for single keyspaces",
+            Engine::Scmkv | Engine::Sptree if !self.is_empty() => "options for single keyspaces",
             _ => return Ok(()),
         };
         Err(Error::Unsupported {

@@ -88,7 +88,7 @@ pub trait Merge: Send + Sync + 'static {
                 None => Cow::Borrowed(*operand),
                 Some(left) => match self.partial(key, &left, operand) {
                     Some(both) => Cow::Owned(both),
-                    None => return Err("two operands do not go together".into()),
+                    None => return Err("two operands cannot be combined".into()),
                 },
             });
         }
@@ -193,13 +193,14 @@ impl MergeOperator {
             1..=NAME_BYTES_MAX => Ok(()),
             _ => Err(Error::InvalidOption {
                 option: "merge",
-                why: format!("the name of an operator has 1 to {NAME_BYTES_MAX} bytes"),
+                why: format!("the name of a merge operator must have 1 to {NAME_BYTES_MAX} bytes"),
             }),
         }
     }
 
     fn operator(&self) -> Result<&dyn Merge, MergeError> {
-        let unknown = || MergeError::from("the program has not said what the operator does");
+        let unknown = || MergeError::from("the program has named the operator, but not given its \
+                                           function");
         self.own.as_deref().ok_or_else(unknown)
     }
 

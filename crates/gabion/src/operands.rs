@@ -197,7 +197,7 @@ impl Operands {
 
     /// Base and operands merged; a base that is not known is none.
     fn merged(&self, asked: MergeContext<'_>) -> Result<(Kind, Vec<u8>), MergeError> {
-        let unknown = || MergeError::from("the keyspace has no operator");
+        let unknown = || MergeError::from("the keyspace has no merge operator");
         let operator = asked.operator.ok_or_else(unknown)?;
         let base = self.base_at(asked.moment);
         let operands: Vec<&[u8]> = self.iter().collect();
@@ -273,7 +273,7 @@ impl Operands {
             Some(Some(kind @ (Kind::Put | Kind::PutExpiring))) => {
                 Base::Put(kind, reader.bytes()?.to_vec())
             }
-            Some(_) => return Err(reader.malformed("the base of a merge is of no known kind")),
+            Some(_) => return Err(reader.malformed("the kind of a merge's base is unknown")),
         };
         let mut operands = Vec::new();
         while !reader.is_empty() {

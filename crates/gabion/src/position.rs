@@ -79,7 +79,8 @@ impl FromStr for Position {
                 number,
             }),
             _ => Err(format!(
-                "{text:?} is no position: it is three numbers with dots between them, as 3.1064.250"
+                "{text:?} is not a position; use three numbers with dots between them, such as \
+                 3.1064.250"
             )),
         }
     }

@@ -103,7 +103,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
                 }
                 if !keys.insert(self.key_of(word)?) {
                     return Err(Error::damaged(
-                        "a key, which is there twice,",
+                        "a duplicate key",
                         segment.offset(),
                     ));
                 }

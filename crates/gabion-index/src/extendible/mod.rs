@@ -321,7 +321,7 @@ impl Extendible {
             checked.blocks += 1;
             if !seen.insert(segment.offset()) {
                 return Err(Error::damaged(
-                    "a segment, which is there twice,",
+                    "a duplicate segment",
                     segment.offset(),
                 ));
             }

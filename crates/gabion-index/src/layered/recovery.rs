@@ -85,7 +85,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let bytes = pairs.saturating_mul(size_of::<Record>() as u64);
         if bytes > pool.len() {
             return Err(Error::Limit {
-                what: "log of so many write buffers",
+                what: "log of write buffers",
                 bytes,
                 limit: pool.len(),
             });

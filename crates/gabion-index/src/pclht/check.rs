@@ -138,7 +138,7 @@ impl<F: Form> ClhtTable<F> {
                 return Err(wrong("the home of an entry"));
             }
             if !keys.insert(key) {
-                return Err(wrong("a key, which is there twice,"));
+                return Err(wrong("a duplicate key"));
             }
         }
         Ok(())

@@ -63,7 +63,7 @@ impl BackupRepository {
                     report.problems.push(Problem::new(
                         file,
                         None,
-                        format!("{what}; needed by {whose}"),
+                        format!("{what}; {whose} cannot be restored without it"),
                     ));
                 }
             }

@@ -159,7 +159,7 @@ pub(super) fn engine_of_store(disk: &Disk) -> Result<Engine> {
     engine_of(disk)?.ok_or_else(|| Error::NotAStore {
         path: disk.path().to_owned(),
         why: format!(
-            "it has none of the files {CURRENT}, {}, {} and {}",
+            "the directory has none of the files {CURRENT}, {}, {} and {}",
             Engine::Flex.root_name(),
             Engine::Scmkv.root_name(),
             Engine::Sptree.root_name()

@@ -38,7 +38,7 @@ impl Health {
     /// Keeps the first failure.
     pub(crate) fn fail(&self, error: &Error) {
         if self.failure.set((error.clone(), error.to_string())).is_ok() {
-            tracing::error!(%error, "the store is read-only from here on");
+            tracing::error!(%error, "the store is now read-only");
         }
     }
 

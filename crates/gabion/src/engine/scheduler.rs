@@ -127,7 +127,7 @@ impl BackgroundScheduler {
         };
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(guarded).map_err(|refused| {
-            let remedy = "let the process have more threads or memory";
+            let remedy = "raise the process's limits of threads and memory";
             error(name, format!("could not be started: {refused}; {remedy}"))
         })?;
         self.threads.lock().push(thread);

@@ -62,7 +62,7 @@ impl MappedOptions {
         check_rules(&[(
             "pool_bytes",
             (64 << 20..=1 << 47).contains(&self.pool_bytes),
-            "64 MiB are the least that a store needs, and 128 TiB the most that it can use",
+            "it must be between 64 MiB and 128 TiB",
         )])
     }
 }

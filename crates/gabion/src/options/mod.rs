@@ -219,23 +219,23 @@ impl Options {
             (
                 "durability",
                 !is_zero(self.durability),
-                "an interval of zero is Durability::Sync; ask for that",
+                "an interval of zero is not possible; use Durability::Sync",
             ),
             (
                 "memory_bytes_max",
                 sizes.bytes_max >= sizes.memtables / 4,
-                "in bytes, at least a quarter of memtable_budget_bytes, or 256 KiB if that is not \
+                "it must be at least a quarter of memtable_budget_bytes, or 256 KiB if that is not \
                  set; 0 stands for the default",
             ),
             (
                 "background_threads",
                 self.background_threads <= BACKGROUND_THREADS_MAX,
-                "at most 1024 threads; more than there are processors gain little",
+                "it must be at most 1024 threads",
             ),
             (
                 "log_bytes_max",
                 self.log_bytes_max >= 1 << 10,
-                "at least 1024 bytes are needed",
+                "it must be at least 1024 bytes",
             ),
             (
                 "compression",
@@ -245,17 +245,17 @@ impl Options {
             (
                 "space_amplification_max",
                 self.space_amplification_max >= 1.25,
-                "1.25 is the least that can be kept",
+                "it must be at least 1.25",
             ),
             (
                 "garbage_age_max",
                 self.garbage_age_max >= Duration::from_secs(1),
-                "ages are counted in seconds",
+                "it must be at least one second",
             ),
             (
                 "expiry_lag_max",
                 self.expiry_lag_max >= Duration::from_secs(1),
-                "what is sooner would never rest",
+                "it must be at least one second",
             ),
         ])
     }

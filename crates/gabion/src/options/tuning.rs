@@ -135,37 +135,37 @@ impl Tuning {
                 "memtable_budget_bytes",
                 self.memtable_budget_bytes
                     .is_none_or(|bytes| bytes >= 1 << 10),
-                "at least 1024 bytes are needed",
+                "it must be at least 1024 bytes",
             ),
             (
                 "block_bytes",
                 (64..=32 << 10).contains(&self.block_bytes),
-                "blocks have 64 to 32768 bytes",
+                "it must be 64 to 32768 bytes",
             ),
             (
                 "filter_bits_per_key",
                 self.filter_bits_per_key <= 32,
-                "at most 32 bits are useful",
+                "it must be at most 32 bits",
             ),
             (
                 "bucket_bytes",
                 self.bucket_bytes >= 1 << 10,
-                "at least 1024 bytes are needed",
+                "it must be at least 1024 bytes",
             ),
             (
                 "split_ways",
                 (2..=64).contains(&self.split_ways),
-                "a split makes 2 to 64 buckets",
+                "it must be between 2 and 64",
             ),
             (
                 "sublevels_min",
                 (2..=self.sublevels_max).contains(&self.sublevels_min),
-                "it lies between 2 and sublevels_max",
+                "it must be between 2 and sublevels_max",
             ),
             (
                 "sublevels_max",
                 (2..=64 / INITIAL_LEVELS).contains(&self.sublevels_max),
-                "it lies between 2 and 21",
+                "it must be between 2 and 21",
             ),
         ])
     }

@@ -182,7 +182,8 @@ impl Flex {
         let kept_from = self.syncer.kept_from().unwrap_or(root.log_tail);
         let outdated = root.log_tail.min(kept_from);
         if is_merged && let Err(error) = remove_log_before(&self.disk, outdated) {
-            tracing::warn!(%error, "a log segment stays until the store is opened again");
+            tracing::warn!(%error, "a log segment could not be removed and stays until the store \
+                                    is opened again");
         }
         merged.map(|_| ())
     }
@@ -205,7 +206,7 @@ impl Flex {
         match merged {
             Ok(()) => Ok(true),
             Err(error) if error.is_shortage() => {
-                tracing::warn!(%error, "what was not merged stays in the log");
+                tracing::warn!(%error, "writes that were not merged stay in the log");
                 Ok(false)
             }
             Err(error) => Err(error),

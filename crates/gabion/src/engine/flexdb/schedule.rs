@@ -81,7 +81,7 @@ impl Flex {
             return false;
         }
         self.tidy_checked().unwrap_or_else(|error| {
-            tracing::warn!(%error, "what a store does at rest was not done");
+            tracing::warn!(%error, "the maintenance of an idle store failed");
             false
         })
     }

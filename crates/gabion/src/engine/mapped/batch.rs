@@ -195,7 +195,7 @@ fn bad_copy<S>(opened: &OpenPool<S>) -> Error {
     Error::Corruption {
         file: opened.pool.path().to_owned(),
         offset: 0,
-        what: "a part of a batch that was being written is missing".to_owned(),
+        what: "a part of an unfinished batch is missing".to_owned(),
     }
 }
 

@@ -33,9 +33,9 @@ impl<S: PoolStore> Mapped<S> {
         let cause = self
             .health
             .failure()
-            .unwrap_or("it did not come to its end");
+            .unwrap_or("the batch did not finish");
         Error::ReadOnly {
-            cause: format!("a batch is there in part, so that nothing is read: {cause}"),
+            cause: format!("a batch was written in part, so nothing can be read: {cause}"),
         }
     }
 

@@ -101,7 +101,7 @@ impl<S: PoolStore> Mapped<S> {
             transaction_age_ns_max: 0,
             durability: self.durability().to_string(),
             read_only: match self.options.read_only {
-                true => Some("it was opened for reading only".to_owned()),
+                true => Some("the store was opened read-only".to_owned()),
                 false => self.health.failure().map(str::to_owned),
             },
             follower: None,

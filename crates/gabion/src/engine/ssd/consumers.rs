@@ -144,7 +144,7 @@ fn decode(bytes: &[u8]) -> Result<Positions, RootFileError> {
         while !reader.is_empty() {
             let name = reader.bytes()?;
             let name = str::from_utf8(name)
-                .map_err(|_| reader.malformed("the name of a consumer is no UTF-8"))?;
+                .map_err(|_| reader.malformed("the name of a consumer is not UTF-8"))?;
             if positions
                 .last_key_value()
                 .is_some_and(|(last, _)| last.as_str() >= name)
@@ -250,7 +250,7 @@ pub(crate) trait ConsumerStore: SsdEngine {
         });
         // N2.
         if let Err(error) = self.syncer.keep_for(&lsns(&positions)) {
-            tracing::warn!(%error, "a log segment that no consumer needs stays for now");
+            tracing::warn!(%error, "a log segment that no consumer needs could not be removed yet");
         }
         changed
     }

@@ -38,7 +38,7 @@ impl<K: DroppableKeyspace> Shell<K> {
             transaction_age_ns_max: oldest.map_or(0, |began| nanos(since(began))),
             durability: self.options.durability.to_string(),
             read_only: match self.disk.is_read_only() {
-                true => Some("it was opened for reading only".to_owned()),
+                true => Some("the store was opened read-only".to_owned()),
                 false => self.health.failure().map(str::to_owned),
             },
             ..Stats::default()
