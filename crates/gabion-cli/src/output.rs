@@ -61,7 +61,7 @@ impl Output {
     /// Writes figures as indented JSON.
     pub(crate) fn json(&mut self, figures: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(figures)
-            .map_err(|error| Failure::new(format!("the figures cannot be written: {error}")))?;
+            .map_err(|error| Failure::new(format!("cannot write the figures: {error}")))?;
         self.json_text(&text)
     }
 

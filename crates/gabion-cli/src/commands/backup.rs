@@ -72,8 +72,7 @@ fn refuse_without_backups(engine: Engine) -> Result<(), Failure> {
     match engine.capabilities().backup {
         true => Ok(()),
         false => Err(Failure::new(format!(
-            "there are no backups of stores of the engine {engine}; close the store and copy its \
-             directory"
+            "the engine {engine} has no backups; close the store and copy the directory"
         ))),
     }
 }
@@ -118,8 +117,8 @@ fn verdict(problems: &[Problem], shown: Result<(), Failure>) -> Result<(), Failu
     match problems.len() {
         0 => shown,
         count => Err(Failure::new(format!(
-            "the repository has {}. Remove the files that are damaged, and back up again: what a \
-             store still has of them is copied anew",
+            "the repository has {}; remove the damaged files and back up again, which copies what \
+             the store still has of them",
             counted(
                 count as u64,
                 "damaged or missing part",

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
         .phases
         .iter()
         .map(|name| {
-            Workload::named(name).ok_or_else(|| Failure::usage(format!("no phase is named {name}")))
+            Workload::named(name).ok_or_else(|| Failure::usage(format!("there is no phase {name}")))
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let settings = settings(&arguments.work);
@@ -176,8 +176,8 @@ fn open(arguments: &BenchArguments) -> Result<Db, Failure> {
             option: "error_if_exists",
             ..
         } => Failure::new(format!(
-            "{} holds a store; use --keep to measure it as it is, --fresh to delete it first, or \
-             another directory",
+            "{} holds a store; use --keep to measure the store as it is, --fresh to delete it \
+             first, or another directory",
             arguments.db.display()
         )),
         error => error.into(),

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &TwoStoresArguments, output: &mut Output) -> Result
     match report.lost.is_empty() {
         true => shown,
         false => Err(Failure::new(format!(
-            "not all of the store could be saved; {to} has the rest. A copy of the store from \
+            "not all of the store could be saved; {to} has the rest, and a copy of the store from \
              before the damage has what is lost"
         ))),
     }

@@ -95,7 +95,7 @@ fn bad_positions_are_sentences() {
     names(&refused.stderr, &["here", "three numbers"]);
     names(
         &place.fails(1, &["changes", "--from", "900.64.5"]),
-        &["not in the log", "1.0.0"],
+        &["does not have all changes", "1.0.0"],
     );
     let both = place.run(&["changes", "--from", "1.0.0", "--consumer", "one"]);
     assert_eq!(both.status, Some(2));

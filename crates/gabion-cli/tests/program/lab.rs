@@ -337,8 +337,8 @@ fn a_peer_is_a_target_or_named_with_the_remedy() {
         assert_eq!(
             sentence.trim_end(),
             format!(
-                "gabion: {peer} is a peer that this program was built without; build it with \
-                 `cargo build --profile measure --features {}`",
+                "gabion: this program was built without the peer {peer}; build it with `cargo \
+                 build --profile measure --features {}`",
                 gabion_lab::targets::peer_feature(peer)
             )
         );
@@ -466,7 +466,7 @@ fn a_figure_shows_the_paper_s_numbers_beside_ours() {
     names(&outcome.stderr, &["figure 3.9 is about one structure"]);
     let outcome = bare(&["lab", "figure", "2.6"]);
     assert_eq!(outcome.status, Some(2), "{outcome:?}");
-    names(&outcome.stderr, &["name a directory by --dir"]);
+    names(&outcome.stderr, &["name one with --dir"]);
     for (name, scale, words) in [
         ("7", "0.1", "no figure is named 7"),
         ("2.6", "2", "a scale of 2"),

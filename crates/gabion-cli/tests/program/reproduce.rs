@@ -163,7 +163,7 @@ fn an_interrupted_run_says_how_to_go_on() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     names(
         &stderr,
-        &["gabion: the run was interrupted; what is done is kept in"],
+        &["gabion: the run was interrupted; finished results are kept in"],
     );
     let page = fs::read_to_string(html).unwrap();
     names(&page, &["figure-3.1", "Not made yet: 2.3"]);

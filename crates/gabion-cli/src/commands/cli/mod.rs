@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &CliArguments, output: &mut Output) -> Result<(), F
     };
     output.flush()?;
     match has_failed {
-        true => Err(Failure::new("the server has answered with an error")),
+        true => Err(Failure::new("the server answered with an error")),
         false => Ok(()),
     }
 }
