@@ -40,7 +40,7 @@ impl std::str::FromStr for Fsync {
             "always" => Ok(Fsync::Always),
             "everysec" => Ok(Fsync::EverySecond),
             "no" => Ok(Fsync::No),
-            _ => Err(format!("{text:?} is none of always, everysec and no")),
+            _ => Err(format!("{text:?} is not one of always, everysec and no")),
         }
     }
 }

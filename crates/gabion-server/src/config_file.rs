@@ -21,7 +21,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     for (key, item) in document.iter() {
         let unfit = || {
             format!(
-                "{}: {key} is neither text, a number, yes or no, nor a list of these",
+                "{}: the value of {key} must be text, a number, a boolean, or a list of these",
                 path.display()
             )
         };

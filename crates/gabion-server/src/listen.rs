@@ -49,7 +49,7 @@ pub enum ServeError {
     #[error("cannot start the threads of the server: {0}")]
     Threads(io::Error),
     /// The service manager has given a socket that cannot be.
-    #[error("cannot tell the service manager anything: NOTIFY_SOCKET is no socket's name: {0}")]
+    #[error("cannot notify the service manager: NOTIFY_SOCKET does not name a socket: {0}")]
     Notify(io::Error),
     /// TLS cannot be spoken.
     #[error(transparent)]
@@ -63,7 +63,7 @@ pub enum ServeError {
 fn listen_text(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program has the port; end it, or choose another port".to_owned()
+            "another program uses the port; end that program, or choose another port".to_owned()
         }
         _ => cause.to_string(),
     }
@@ -425,8 +425,8 @@ fn refusal(server: &Server, address: Option<SocketAddr>) -> Option<&'static str>
     if !is_local && server.users.default.rights().is_open() {
         count(&server.counts.refused, 1);
         return Some(
-            "-DENIED this server has no password, so it takes clients of its own machine only. \
-             Start it with --requirepass to take others.\r\n",
+            "-DENIED this server has no password and accepts only local clients; start it with \
+             --requirepass to accept others\r\n",
         );
     }
     None

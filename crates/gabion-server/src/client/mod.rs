@@ -151,20 +151,20 @@ fn client_config(tls: &ClientTls) -> Result<ClientConfig, TlsError> {
 fn malformed(what: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("the server's answer is no reply: {what}"),
+        format!("the server sent an invalid reply: {what}"),
     )
 }
 
 fn read(source: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
     if depth > DEPTH_MAX {
-        return Err(malformed("too many replies in each other"));
+        return Err(malformed("replies are nested too deeply"));
     }
     let mut line = Vec::new();
     source.read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the server has ended the connection",
+            "the server closed the connection",
         ));
     }
     let text = line
@@ -177,7 +177,7 @@ fn read(source: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
     let number = || {
         let text = std::str::from_utf8(rest).ok();
         let number = text.and_then(|text| text.parse::<i64>().ok());
-        number.ok_or_else(|| malformed("a number is none"))
+        number.ok_or_else(|| malformed("a number is invalid"))
     };
     let mut list = |each: usize| -> io::Result<Option<Vec<Reply>>> {
         let Ok(count) = usize::try_from(number()?) else {
@@ -223,7 +223,7 @@ fn read(source: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
                 }
             }
         },
-        _ => return Err(malformed("it begins with an unknown mark")),
+        _ => return Err(malformed("the type of a reply is unknown")),
     })
 }
 

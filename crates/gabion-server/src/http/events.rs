@@ -17,7 +17,7 @@ const RETRY: &str = "retry: 2000\n\n";
 /// Sends what the sampler has taken, until the server ends or who follows goes.
 pub(super) async fn follow(State(http): State<Arc<Http>>) -> Response {
     let Ok(place) = Arc::clone(&http.followers).try_acquire_owned() else {
-        let sentence = "too many dashboards are open\n";
+        let sentence = "too many dashboards are open; close one\n";
         return (StatusCode::SERVICE_UNAVAILABLE, sentence).into_response();
     };
     let mut samples = http.sampler.follow();

@@ -209,7 +209,7 @@ fn router(http: &Arc<Http>) -> Router {
         .route("/healthz", get(health))
         .route("/metrics", get(metrics::answer))
         .route("/readyz", get(readiness::answer))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there is nothing here; try /\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "there is no such page; try /\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(http), guard))
         .with_state(Arc::clone(http))
 }
@@ -226,7 +226,7 @@ async fn guard(
         true => next.run(request).await,
         false => (
             StatusCode::MISDIRECTED_REQUEST,
-            "this address answers by its number or as localhost\n",
+            "this server answers only to its IP address or localhost; use one of them\n",
         )
             .into_response(),
     };

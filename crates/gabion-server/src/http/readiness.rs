@@ -33,7 +33,7 @@ impl Http {
                 Some("loading: the store is being opened".to_owned())
             }
             (Phase::Serving, Some(server)) if !server.is_stopping() => refusal(server),
-            _ => Some("draining: the server ends".to_owned()),
+            _ => Some("draining: the server is shutting down".to_owned()),
         }
     }
 }
