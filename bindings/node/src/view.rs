@@ -80,7 +80,7 @@ impl View {
     fn reader(&self, snapshot: &GivenSnapshot<'_>) -> Result<Reader> {
         match (&self.inner.transaction, snapshot) {
             (Some(_), Some(_)) => Err(Failure::argument(
-                "a transaction has a moment of its own and takes no snapshot",
+                "a transaction reads at a moment of its own and takes no snapshot",
             )),
             (Some(transaction), None) => Ok(Reader::Transaction(transaction.clone())),
             (None, Some(snapshot)) => snapshot.reader(),

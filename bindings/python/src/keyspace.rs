@@ -482,7 +482,7 @@ impl Keyspace {
 pub(crate) fn part_named(name: &str) -> PyResult<Part> {
     Part::named(name).ok_or_else(|| {
         PyTypeError::new_err(format!(
-            "{name:?} is none of \"keys\", \"values\", \"items\""
+            "{name:?} is not one of \"keys\", \"values\", \"items\""
         ))
     })
 }

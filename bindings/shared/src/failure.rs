@@ -168,12 +168,12 @@ impl fmt::Display for Failure {
                 f.write_str("the transaction is committed or rolled back; begin another one")
             }
             Failure::Busy => f.write_str(
-                "another thread uses this at the moment; one thread at a time may, so guard it, or \
-                 give each thread its own",
+                "another thread is using this object; use it from one thread at a time, or give \
+                 each thread an object of its own",
             ),
             Failure::Panicked(what) => write!(
                 f,
-                "a bug of Gabion's was stopped at its border, and said: {what}; please report it"
+                "Gabion panicked, which is a bug: {what}; please report it"
             ),
         }
     }

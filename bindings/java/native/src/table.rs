@@ -117,7 +117,7 @@ impl Table {
                     entry: None,
                 });
                 slot.map_err(|_| {
-                    Failure::Refused(Code::Limit, "too many objects are open at once".into())
+                    Failure::Refused(Code::Limit, "too many objects are open at once; close some".into())
                 })?
             }
         };
@@ -166,7 +166,7 @@ fn find(number: u64) -> Result<Entry> {
 }
 
 fn unknown() -> Failure {
-    Failure::argument("the number is of no object of Gabion's")
+    Failure::argument("the handle does not belong to an open object of Gabion")
 }
 
 /// Adds a store.
