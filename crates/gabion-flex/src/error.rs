@@ -24,7 +24,7 @@ pub enum Error {
         file: PathBuf,
         /// Offset in bytes of the damaged part.
         offset: u64,
-        /// What does not hold.
+        /// What is wrong with it.
         what: String,
     },
 
@@ -33,7 +33,7 @@ pub enum Error {
     NotASpace {
         /// The directory.
         path: PathBuf,
-        /// What is missing or foreign.
+        /// What is missing, or does not belong there.
         why: String,
     },
 
@@ -82,7 +82,7 @@ pub enum Error {
         limit: u64,
     },
 
-    /// A range that does not lie in the address space.
+    /// The range is not within the address space.
     #[error("{len} bytes at offset {offset} are not within the space, which has {space_len} bytes")]
     OutOfRange {
         /// Where the range begins.

@@ -42,7 +42,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another opener holds the lock of the directory.
+    /// The directory is open elsewhere, and its lock is held there.
     #[error(
         "{path} is locked by {holder}; close the store there first, as a directory can be open \
          only once at a time",
@@ -52,12 +52,12 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The holder, where the system vouches for it.
+        /// The holder, if the system confirms it.
         holder: Option<LockHolder>,
     },
 
-    /// The file or directory was opened by a process that this one was forked of, and stays with
-    /// that one. Nothing was changed.
+    /// The file or directory was opened by a process that this process was forked from. Nothing was
+    /// changed.
     #[error(
         "{path} was opened by process {owner}, and this process is a fork of it and may not change \
          the file; open it after the fork, or after that process has closed it",
@@ -66,7 +66,7 @@ pub enum Error {
     Forked {
         /// The file or directory.
         path: PathBuf,
-        /// Process id of the one that opened it.
+        /// Process id of the process that opened it.
         owner: u32,
     },
 
@@ -110,8 +110,8 @@ pub enum Error {
         remaining: u64,
     },
 
-    /// An earlier sync of this open file or directory failed, so nobody knows what of it is on the
-    /// medium.
+    /// An earlier sync of this open file or directory failed, so its state on the medium is
+    /// unknown.
     #[error(
         "{path} takes no more writes, as a sync failed: {cause}; writes since the previous sync \
          may be lost: fix the cause and open the store again",
@@ -124,7 +124,7 @@ pub enum Error {
         cause: String,
     },
 
-    /// A pool of persistent memory that cannot be used as it is.
+    /// A pool of persistent memory cannot be used as it is.
     #[error("cannot use the pool {path}: {fault}", path = path.display())]
     Pool {
         /// The pool's file, or a name in angle brackets if it has none.
@@ -144,11 +144,11 @@ pub enum Error {
         path: PathBuf,
         /// Bytes asked for.
         wanted: u64,
-        /// Bytes that are free, in pieces that do not serve.
+        /// Free bytes, in pieces that are too small.
         free: u64,
     },
 
-    /// A name that is no plain file name; nothing outside the directory is ever touched.
+    /// The name is not a plain file name; nothing outside the directory is ever touched.
     #[error(
         "{name:?} is not a plain file name for {path}: it must not be empty, \".\" or \"..\", nor \
          contain '/' or a zero byte",
@@ -166,13 +166,13 @@ pub enum Error {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {
-    /// The file is something else.
+    /// The file is not a pool.
     #[error(
         "the file is not a pool, as it does not begin with GABIONPM; name a pool, or create one \
          elsewhere"
     )]
     Foreign,
-    /// The creation did not come to its end.
+    /// The creation of the pool did not finish.
     #[error(
         "the creation of the pool was interrupted, and the pool is empty; remove the file and \
          create the pool again"
@@ -217,7 +217,7 @@ pub enum PoolFault {
         /// What it should be.
         size: u64,
     },
-    /// Something in it cannot be.
+    /// A part of the pool has an impossible value.
     #[error("the {what} at offset {offset} is damaged; restore the pool from a copy")]
     Damaged {
         /// What is damaged.
@@ -225,7 +225,7 @@ pub enum PoolFault {
         /// Where, in bytes from the pool's start.
         offset: u64,
     },
-    /// The system went down while it was open, and its class does not survive that.
+    /// The system went down while the pool was open, which its class does not survive.
     #[error(
         "the system was restarted while the pool was open, and a pool of class Process may then be \
          inconsistent; open it with `salvage` to take it as it is, or restore a copy"
@@ -240,7 +240,7 @@ pub enum PoolFault {
     /// The options name a checkpoint that the pool does not have.
     #[error("the pool was created without a checkpoint and cannot have one; open it without")]
     CheckpointUnknown,
-    /// The file is no checkpoint.
+    /// The file is not a checkpoint.
     #[error(
         "the file is not a checkpoint of a pool, as it does not begin with GABIONCP; name the \
          pool's checkpoint"
@@ -255,7 +255,7 @@ pub enum PoolFault {
         /// The pool's class.
         class: &'static str,
     },
-    /// Numbers of the options that no pool can have.
+    /// The options have numbers that no pool can have.
     #[error(
         "a pool of {size} bytes with {heaps} heaps and chunks of {chunk_bytes} bytes is not \
          possible; change these options"
@@ -268,7 +268,7 @@ pub enum PoolFault {
         /// Chunk size in bytes.
         chunk_bytes: u64,
     },
-    /// An offset that is not that of an allocated block.
+    /// No allocated block begins at the offset.
     #[error("no allocated block begins at offset {offset:#x}")]
     NotABlock {
         /// The offset.

@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// the others have the lock meanwhile (I2), and the loop costs no processor.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 
-/// Where a store gets the time from. Clones are the same clock.
+/// The source of time of a store. Clones share one clock.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -58,8 +58,8 @@ impl Clock {
         self.by_hand().0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Sets [`Clock::unix_time`] of a clock that was made by [`Clock::manual`] forward or back by
-    /// so many seconds, as setting the system's time does; [`Clock::now`] does not change.
+    /// Moves [`Clock::unix_time`] of a clock made by [`Clock::manual`] forward or back by
+    /// `seconds`, as setting the system's time does; [`Clock::now`] does not change.
     ///
     /// # Panics
     /// When the clock is the system's.

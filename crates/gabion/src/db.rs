@@ -140,12 +140,12 @@ impl Db {
         })
     }
 
-    /// Reads what another process has written since, if this is a
-    /// [follower](crate::Options::follower); returns whether there was anything. Readers,
-    /// snapshots and iterators go on meanwhile: all writes up to one become visible at once.
+    /// Makes a [follower](crate::Options::follower) see what the writer has written since; returns
+    /// whether there was anything new. Readers, snapshots and iterators continue meanwhile: all new
+    /// writes up to some point become visible at once.
     ///
-    /// O(what was written since and is in no table yet), and a few system calls where that is
-    /// nothing. A store that follows nobody has nothing to catch up with.
+    /// The cost is linear in the new writes that are not in tables yet, or a few system calls if
+    /// there are none. In a store that is not a follower, does nothing and returns false.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -161,9 +161,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corruption`]; [`Error::Media`]; [`Error::NotAStore`] when another store took the
-    /// place of this one; [`Error::Closed`]. What was visible stays so, and the next call tries
-    /// again.
+    /// [`Error::Corruption`]; [`Error::Media`]; [`Error::NotAStore`] when another store has taken
+    /// the place of this one; [`Error::Closed`]. Readers keep what they saw, and the next call
+    /// tries again.
     pub fn catch_up(&self) -> Result<bool> {
         self.handle().catch_up()
     }

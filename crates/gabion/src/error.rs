@@ -30,7 +30,7 @@ pub enum Error {
         file: PathBuf,
         /// Offset in bytes of the damaged part.
         offset: u64,
-        /// What does not hold.
+        /// What is wrong with it.
         what: String,
     },
 
@@ -39,7 +39,7 @@ pub enum Error {
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// What is missing or foreign.
+        /// What is missing, or does not belong there.
         why: String,
     },
 
@@ -52,9 +52,9 @@ pub enum Error {
     NewerFormat {
         /// The file.
         file: PathBuf,
-        /// The version that it states.
+        /// The version in the file.
         found: u32,
-        /// The newest version that this program knows.
+        /// The newest version that this program reads.
         supported: u32,
     },
 
@@ -67,7 +67,7 @@ pub enum Error {
     UnknownFeatures {
         /// The file.
         file: PathBuf,
-        /// Their bits.
+        /// The bits of these features.
         features: u32,
     },
 
@@ -84,8 +84,8 @@ pub enum Error {
         feature: &'static str,
     },
 
-    /// A write failed earlier, so the store takes no more writes. Reads go on, unless it was a
-    /// batch of a mapped engine that is there in part.
+    /// A write failed earlier, so the store takes no more writes. Reads continue, unless a batch of
+    /// a mapped engine was written in part.
     #[error(
         "the store is read-only after an earlier failure: {cause}; no acknowledged write is lost: \
          fix the cause and open the store again"
@@ -104,7 +104,7 @@ pub enum Error {
     /// An argument is longer than the engine's limit.
     #[error("the {what} has {size} bytes; the limit is {limit}")]
     Limit {
-        /// Which argument.
+        /// The argument.
         what: &'static str,
         /// Its size in bytes.
         size: u64,
@@ -118,7 +118,7 @@ pub enum Error {
          it; nothing was written to the store: sort the pairs by key, each key once"
     )]
     OutOfOrder {
-        /// Which pair, counted from 1.
+        /// The pair's number, from 1.
         position: u64,
         /// The first bytes of its key, escaped.
         key: String,
@@ -133,7 +133,7 @@ pub enum Error {
         why: String,
     },
 
-    /// A keyspace of that name does not exist and was not to be created.
+    /// There is no keyspace of that name, and the call does not create one.
     #[error("the store has no keyspace named {name:?}; choose from: {existing}")]
     NoSuchKeyspace {
         /// The name asked for.
@@ -142,7 +142,7 @@ pub enum Error {
         existing: String,
     },
 
-    /// A keyspace of users cannot have the name.
+    /// A user's keyspace cannot have the name.
     #[error(
         "the name {name:?} is reserved, as all names that begin with \"gabion.\" are; choose \
          another name"
@@ -152,15 +152,15 @@ pub enum Error {
         name: String,
     },
 
-    /// The keyspace was dropped by [`crate::Db::drop_keyspace`], also if there is another one of
-    /// its name by now. Nothing was written, of a batch neither to other keyspaces.
+    /// The keyspace was dropped by [`crate::Db::drop_keyspace`], whether or not there is a new one
+    /// of the same name. Nothing was written, not even to the other keyspaces of a batch.
     #[error(
         "the keyspace was dropped from the store; get a handle to another one with Db::keyspace or \
          Db::existing_keyspace"
     )]
     KeyspaceDropped,
 
-    /// Somebody else wrote something that the transaction had read, before its commit. The
+    /// Before the commit, another write changed something that the transaction had read. The
     /// transaction wrote nothing. [`crate::Db::transact`] runs it again.
     #[error(
         "the transaction conflicts with a later write to the key \"{key}\" of the keyspace \
@@ -182,7 +182,7 @@ pub enum Error {
     )]
     TransactionTooOld,
 
-    /// The savepoint is of another transaction, or of a part of this one that was rolled back.
+    /// The savepoint belongs to another transaction, or to a part of this one that was rolled back.
     #[error(
         "the savepoint is not valid here: it belongs to another transaction, or to a part of this \
          one that was rolled back; set a new one"
@@ -201,7 +201,7 @@ pub enum Error {
         operator: String,
         /// The key.
         key: Vec<u8>,
-        /// What the operator says.
+        /// The operator's reason.
         why: String,
     },
 
@@ -213,11 +213,11 @@ pub enum Error {
     OperandRefused {
         /// The operator's name.
         operator: String,
-        /// What the operator says.
+        /// The operator's reason.
         why: String,
     },
 
-    /// A merge into a keyspace that has no operator.
+    /// The keyspace of a merge has no operator.
     #[error(
         "the keyspace {keyspace:?} of the store has no merge operator; set one with \
          KeyspaceOptions::merge"
@@ -227,7 +227,7 @@ pub enum Error {
         keyspace: String,
     },
 
-    /// A keyspace has an operator, and was opened without it or with another one.
+    /// The keyspace was opened without its merge operator, or with another one.
     #[error(
         "the keyspace {keyspace:?} of the store has the merge operator {kept}, and the program \
          gave {given}; open the keyspace with KeyspaceOptions that name the operator it has"
@@ -235,9 +235,9 @@ pub enum Error {
     OtherMergeOperator {
         /// The keyspace's name.
         keyspace: String,
-        /// The name of the operator that it has, or that it has none.
+        /// The name of the operator that it has, or `none`.
         kept: String,
-        /// The name of the one that the program gave, or that it gave none.
+        /// The name of the operator that the program gave, or `none`.
         given: String,
     },
 
@@ -251,16 +251,16 @@ pub enum Error {
         keyspace: String,
     },
 
-    /// The directory holds no repository of backups.
+    /// The directory is not a backup repository.
     #[error("{path} is not a backup repository: {why}", path = path.display())]
     NotARepository {
         /// The directory.
         path: PathBuf,
-        /// What is missing or foreign.
+        /// What is missing, or does not belong there.
         why: String,
     },
 
-    /// A repository has no backup of that number.
+    /// The repository has no backup of that number.
     #[error("the repository has no backup {id}; choose from: {existing}")]
     NoSuchBackup {
         /// The number asked for.
@@ -269,7 +269,7 @@ pub enum Error {
         existing: String,
     },
 
-    /// A backup cannot be restored, as a part of it is missing or damaged.
+    /// A backup cannot be restored because a part of it is missing or damaged.
     #[error(
         "backup {id} cannot be restored because of {file}: {what}; restore a backup that `gabion \
          backup verify` reports as whole",
@@ -288,19 +288,19 @@ pub enum Error {
     #[error("the operation was cancelled")]
     Cancelled,
 
-    /// The log has the changes behind a position no more, or has never had that position: what
-    /// it was read from is gone after a loss of power, or it is of another store.
+    /// The log no longer has all changes after the position, or never had the position: it was lost
+    /// in a power failure, or belongs to another store.
     #[error(
         "the log does not have all changes after that position, only those after {oldest}; read \
          the whole store again, and then the changes from the store's current position"
     )]
     ChangesGone {
-        /// Where the changes begin that are there.
+        /// The position after which the log has all changes.
         oldest: Position,
     },
 
-    /// The store has changed in a way that its log does not tell: a keyspace was dropped, or pairs
-    /// were ingested, and the process ended or had no room before the log knew.
+    /// The store changed without a record in the log: a keyspace was dropped or pairs were
+    /// ingested, and the process ended or found no space before it could log this.
     #[error(
         "the log lacks the changes {first} to {last}: a keyspace was dropped or pairs were \
          ingested, and this was not logged; read the whole store again, or continue from the \
@@ -311,11 +311,11 @@ pub enum Error {
         first: u64,
         /// The last number that is missing.
         last: u64,
-        /// The position behind them.
+        /// The position after them.
         behind: Position,
     },
 
-    /// There is no consumer of that name, or not any more.
+    /// There is no consumer of that name; it may have been dropped.
     #[error("the store has no consumer named {name:?}; create one with Db::consumer")]
     NoSuchConsumer {
         /// The name asked for.
@@ -331,36 +331,36 @@ pub enum Error {
         operation: &'static str,
     },
 
-    /// A thread of the store could not be started, so that this was not opened; or it has panicked,
-    /// which is a bug, and ends writing.
+    /// A thread of the store could not be started, so the store was not opened; or it has panicked,
+    /// which is a bug and makes the store read-only.
     #[error("the thread {name} of the store {what}")]
     Thread {
         /// Name of the thread.
         name: String,
-        /// What became of it, and the remedy if there is one.
+        /// What happened to it, and the remedy if there is one.
         what: String,
     },
 
-    /// A thread has panicked while it performed a group of writes, which ends writing: a bug, or a
-    /// listener to the store's reports that panics. The writes are not acknowledged, though an
-    /// opening may find them.
+    /// A thread panicked while it performed a group of writes, because of a bug or of a panicking
+    /// listener to the store's reports. The store takes no more writes. The writes of the group are
+    /// not acknowledged, but may be there after the next open.
     #[error(
         "a thread panicked during a group of writes: {what}; the writes are not acknowledged: open \
          the store again"
     )]
     Panicked {
-        /// What the panic said.
+        /// The message of the panic.
         what: String,
     },
 
-    /// The store was opened by a process that this one was forked of, and stays with that one: it
-    /// is neither read nor written here, and nothing of it has changed.
+    /// The store was opened by a process that this process was forked from. It can be neither read
+    /// nor written here, and nothing was changed.
     #[error(
         "the store was opened by process {owner}, and this process is a fork of it; open the store \
          after the fork, in one process"
     )]
     Forked {
-        /// Process id of the one that opened it.
+        /// Process id of the process that opened it.
         owner: u32,
     },
 

@@ -17,9 +17,9 @@ use crate::names::LOCK;
 /// Which backups of each store to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// So many of the newest stay. The newest one stays always.
+    /// The number of newest backups to keep. The newest one is always kept.
     pub newest: u64,
-    /// Those stay that are not older.
+    /// Keep backups that are not older than this; `None` for no such rule.
     pub younger_than: Option<Duration>,
 }
 
@@ -27,16 +27,16 @@ pub struct Keep {
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PruneReport {
-    /// The backups that are gone, oldest first.
+    /// The removed backups, oldest first.
     pub removed: Vec<u64>,
-    /// Objects that are gone.
+    /// Number of removed objects.
     pub objects: u64,
-    /// Bytes that they had.
+    /// Bytes of the removed objects.
     pub bytes: u64,
 }
 
 impl Keep {
-    /// Keeps the newest ones of each store.
+    /// Keeps the `count` newest backups of each store.
     pub fn newest(count: u64) -> Keep {
         Keep {
             newest: count,

@@ -22,7 +22,7 @@ use crate::{Engine, Error, Result};
 pub struct CheckReport {
     /// Table files that were read.
     pub tables: u64,
-    /// Entries in them, hidden versions and tombstones included.
+    /// Entries in them, including older versions and tombstones.
     pub entries: u64,
     /// Bytes of the table files.
     pub table_bytes: u64,
