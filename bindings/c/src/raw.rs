@@ -1,4 +1,4 @@
-//! What comes across the border besides handles: bytes, text, and places for results.
+//! Conversions at the C boundary besides handles: bytes, text, and pointers for results.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{self, NonNull};

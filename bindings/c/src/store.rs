@@ -1,4 +1,4 @@
-//! Stores: opened, closed, checked, copied, and what they tell of themselves.
+//! Stores: open, close, check, copy, and statistics.
 
 use std::ffi::c_char;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What reads and writes: a store as it is, at a moment, or as a transaction sees it.
+//! Views: a store as it is now, a snapshot, or a transaction, each with reads and writes.
 
 use std::ops::Bound;
 

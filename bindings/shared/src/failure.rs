@@ -1,4 +1,4 @@
-//! Failures: what a call of a binding ends with, if not well.
+//! Failures of calls of a binding.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

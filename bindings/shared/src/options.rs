@@ -1,4 +1,4 @@
-//! Options by name and value: what another language sets without a new function for each.
+//! Options by name and value, so that other languages need no function for each option.
 //!
 //! Names are those of the fields of [`Options`], [`MappedOptions`](gabion::MappedOptions),
 //! [`Tuning`](gabion::Tuning), [`KeyspaceOptions`] and [`TransactionOptions`]; one name means the

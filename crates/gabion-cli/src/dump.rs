@@ -1,4 +1,4 @@
-//! The form of dumps: all records of a keyspace as lines of text.
+//! The dump format: all records of a keyspace as lines of text.
 //!
 //! ```text
 //! #gabion-dump 1

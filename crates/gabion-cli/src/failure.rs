@@ -1,4 +1,4 @@
-//! Why the program stops early, and with which exit status.
+//! Failures of the program: message and exit status.
 
 use std::fmt;
 use std::io;

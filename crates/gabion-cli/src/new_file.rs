@@ -1,4 +1,4 @@
-//! Files that are there as a whole or not at all.
+//! Atomic creation of files: whole or absent.
 //!
 //! A file is written beside its place, under its name with `.incomplete` behind it, and gets its
 //! name when all of it is on the medium. Who is killed meanwhile leaves the part, which the next

@@ -1,4 +1,4 @@
-//! Standard output, buffered, and standard error; both quiet when their readers go away.
+//! Buffered standard output, and standard error; both tolerate readers that close them.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 

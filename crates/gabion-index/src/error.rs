@@ -1,4 +1,4 @@
-//! What can go wrong with an index.
+//! The errors of indexes.
 
 /// The result of an operation of an index.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,5 @@
-//! A reproduction of the papers: what came of each figure, kept in a directory as it comes.
+//! A reproduction of the papers: the outcome of each figure, saved in a directory as soon as it is
+//! there.
 //!
 //! It takes up to an hour, and whatever ends it, the next one goes on behind the last figure that
 //! was kept. [`crate::page::reproduction`] shows the figures.

@@ -1,4 +1,4 @@
-//! The errors of media: which operation on which file failed, at which offset, and what helps.
+//! Errors of media: the operation that failed, the file, the offset, and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Clients that wait for a key to have something for them.
+//! Blocked clients, which wait for an element in one of several keys.
 //!
 //! # Idea
 //! A command that finds nothing registers its client under its keys, while it holds their locks: so

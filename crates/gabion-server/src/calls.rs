@@ -1,5 +1,4 @@
-//! How often each command was called, how long it took, and which errors were answered: what `INFO`
-//! says of it.
+//! Statistics of commands: calls, durations and errors, as `INFO` shows them.
 //!
 //! A connection counts calls of the same command by itself ([`Calling`]), and adds them up here
 //! when another command comes, or its round ends: so clients that send the same do not write to the

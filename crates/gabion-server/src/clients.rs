@@ -1,4 +1,4 @@
-//! The clients that are connected, as the others see them.
+//! Connected clients, as other connections see them.
 //!
 //! A connection's own state is its [`Session`](crate::session::Session). Here is what others may
 //! ask for or change: its name, what it does, whether it is to end, and its *outbox*, the messages

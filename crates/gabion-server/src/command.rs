@@ -1,4 +1,4 @@
-//! Commands as a table: what each is called, takes, touches and does.
+//! Commands as a table: name, arguments, keys, properties and handler of each.
 //!
 //! One entry feeds everything that is about commands: the search by name, the check of the number
 //! of arguments, the locks, `COMMAND` with its subcommands. Each family has a file below

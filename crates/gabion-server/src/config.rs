@@ -1,4 +1,4 @@
-//! What a server is started with, and the parameters that `CONFIG` shows and changes.
+//! Configuration: the settings at the start, and the parameters that `CONFIG` shows and changes.
 //!
 //! A parameter is a line of [`PARAMETERS`]: its name as Redis has it, what it may be, and its value
 //! at the start. What commands ask for often is kept beside it as a number ([`Settings`]).

@@ -1,4 +1,4 @@
-//! A command that runs: what its handler is given.
+//! The execution of a command: the context that its handler gets.
 
 use std::sync::Arc;
 use std::time::Duration;

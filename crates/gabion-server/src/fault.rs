@@ -1,4 +1,4 @@
-//! Why a command fails: the error that its client reads.
+//! Errors of commands, as clients read them.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! How long calls took: counts by duration, in a fixed number of buckets.
+//! Histograms of durations, in a fixed number of buckets.
 //!
 //! # Layout
 //! A bucket is a range of nanoseconds. The first four have 64 ns each; above, every power of two

@@ -1,4 +1,4 @@
-//! HyperLogLog: how many different things there are, in 12 KiB, with an error of 0.81 %.
+//! HyperLogLog: estimates the number of distinct elements in 12 KiB, with an error of 0.81 %.
 //!
 //! Flajolet et al., *HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm*
 //! (AOFA 2007); the estimate is that of Ertl, *New cardinality estimation algorithms for

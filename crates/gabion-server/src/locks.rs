@@ -1,4 +1,4 @@
-//! Locks of keys, and the gate in front of them.
+//! Locks of keys, and the gate before them.
 //!
 //! # Idea
 //! The server is the only writer of its store. A command locks its keys, so that what it has read

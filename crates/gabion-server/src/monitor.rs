@@ -1,4 +1,4 @@
-//! What is noted of commands that run: the slow ones, and all of them for clients that watch.
+//! Monitoring of commands: the slow log, and the stream for `MONITOR`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

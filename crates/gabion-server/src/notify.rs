@@ -1,4 +1,4 @@
-//! What the service manager is told, in systemd's way: datagrams to a socket that it names.
+//! Notifications to the service manager by systemd's protocol: datagrams to a socket that it names.
 //!
 //! `READY=1` once clients can come, `STOPPING=1` when the server ends, and `WATCHDOG=1` as often as
 //! it is wanted, from a task among those that serve clients: when they stand still, it does too.

@@ -1,4 +1,4 @@
-//! `CLIENT PAUSE`: clients whose commands wait for a moment.
+//! `CLIENT PAUSE`: makes the commands of all clients wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Channels, and who listens to them.
+//! Channels, patterns, and their subscribers.
 //!
 //! A message is encoded once for each protocol, and put into the outbox of each listener. Channels
 //! of shards are a space of their own, since a server without a cluster is one shard.

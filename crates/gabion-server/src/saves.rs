@@ -1,4 +1,4 @@
-//! What `SAVE` and `BGSAVE` did.
+//! The state of `SAVE` and `BGSAVE`.
 //!
 //! The data is in the store at all times, so a save writes no file: it syncs, after which all that
 //! was acknowledged before it began survives a power loss. One runs at a time. `LASTSAVE` is when

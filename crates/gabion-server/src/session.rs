@@ -1,4 +1,4 @@
-//! What a connection remembers between its commands.
+//! State of a connection between its commands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What took long: moments by kinds of events, which `LATENCY` shows.
+//! The latency monitor: slow events by kind, which `LATENCY` shows.
 //!
 //! An event that takes at least `latency-monitor-threshold` is noted under its kind, with the
 //! second in which it ended. Of several in a second the longest stays, and of each kind the last

@@ -1,4 +1,4 @@
-//! Tells clients that keep copies of values when those are old: `CLIENT TRACKING`.
+//! Client-side caching: `CLIENT TRACKING` sends invalidations for changed keys.
 //!
 //! # Idea
 //! A *follower* is a client that tracks keys. For one that tracks what it reads, each key is put

@@ -1,4 +1,4 @@
-//! Versions of the keys that somebody watches.
+//! Versions of watched keys.
 //!
 //! As long as nobody watches, nothing is counted: a command asks [`Watch::is_used`], under the
 //! locks of its keys, and notes what it touches only then. A key enters the table when the first

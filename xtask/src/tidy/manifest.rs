@@ -1,4 +1,4 @@
-//! Rules for Cargo's files and README.md: the floors of the house, one place for versions and
+//! Rules for Cargo's files and README.md: the floors of the crates, one place for versions and
 //! lints, one registry, and the commands that a new reader runs.
 
 use super::tree::{File, Tree};

@@ -1,4 +1,4 @@
-//! Stores: opened, written, read, and what is done with their directories.
+//! Stores: open, read and write, and operations on their directories.
 
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};

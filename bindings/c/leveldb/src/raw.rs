@@ -1,4 +1,4 @@
-//! What comes across the border: handles, bytes, text, and texts of errors.
+//! Conversions at the C boundary: handles, bytes, text, and error texts.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;

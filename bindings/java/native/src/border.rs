@@ -1,4 +1,4 @@
-//! The border: failures become exceptions, and bytes and text are copied across.
+//! The JNI boundary: turns failures into exceptions, and copies bytes and text.
 
 use std::any::Any;
 use std::ops::Deref;

@@ -1,4 +1,4 @@
-//! Numbers that Java holds, and what is behind them.
+//! The table of handles: numbers that Java holds, and the objects that they stand for.
 //!
 //! # Layout
 //! | bits | of a number |

@@ -1,4 +1,4 @@
-//! `changes`: what was written, in its order.
+//! `changes`: the change stream of a store.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! `check`: whether every byte of a store is what was written.
+//! `check`: verifies every byte of a store.
 
 use gabion::text::{bytes_text, counted};
 use gabion::{CheckReport, Problem};

@@ -1,4 +1,4 @@
-//! `repair`: what can be read of a damaged store becomes another store.
+//! `repair`: saves what is readable of a damaged store to a new store.
 
 use gabion::text::counted;
 use gabion::{Db, Lost};

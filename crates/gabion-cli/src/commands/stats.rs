@@ -1,4 +1,4 @@
-//! `stats`: what a store consists of.
+//! `stats`: statistics of a store.
 
 use gabion::text::{bytes_text, count_text, counted};
 use gabion::{KeyspaceStats, MappedStats, Stats};

@@ -1,4 +1,4 @@
-//! The form of the file to load, and its records one by one.
+//! The format of the file to load, and its records one by one.
 
 use super::delimited::{Columns, Delimited};
 use super::input::{Input, Place, Record, Text};

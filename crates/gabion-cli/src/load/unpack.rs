@@ -1,5 +1,5 @@
-//! From the bytes of a file to those of its text: what gzip or Zstandard packed is unpacked, UTF-16
-//! becomes UTF-8, and a byte order mark is left out.
+//! Decodes a file to UTF-8 text: decompresses gzip and Zstandard, converts UTF-16, and skips a byte
+//! order mark.
 //!
 //! All of that is told by the first bytes, not by the name. Only a name that promises packed bytes
 //! which are not there is an error: an empty or damaged file would pass for a text of no records.

@@ -1,4 +1,4 @@
-//! How a space is laid out, and when it does what.
+//! Options of a space: its layout, and when it commits and collects garbage.
 
 use super::geometry::Geometry;
 use super::recovery::DurablePoint;

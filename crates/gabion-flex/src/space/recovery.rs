@@ -1,4 +1,4 @@
-//! Making a space, and finding its state again.
+//! Creation and recovery of a space.
 //!
 //! # What a recovery does
 //! It takes the newer valid header of the tree, loads the tree, and repeats the operations of the

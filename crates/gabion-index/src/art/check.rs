@@ -1,4 +1,4 @@
-//! The invariants, checked; and what the registry knows of the trie.
+//! The check of the invariants, and the trie's entry in the registry.
 
 use std::borrow::Borrow;
 

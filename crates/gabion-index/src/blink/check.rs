@@ -1,4 +1,4 @@
-//! The rules of a tree, checked.
+//! The check of a tree's invariants.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The invariants, checked; and what the registry knows of layered indexes.
+//! The check of the invariants, and the entries of layered indexes in the registry.
 
 use gabion_media::pmem::Pool;
 

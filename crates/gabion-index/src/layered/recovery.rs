@@ -1,4 +1,4 @@
-//! Making a layered index, and finding it again.
+//! Creation and recovery of a layered index.
 //!
 //! Recovery reads the logs and keeps the last change of each key that is above the floor. What of
 //! that the base does not have goes to buffers, in the order of positions. Nodes begin where parts

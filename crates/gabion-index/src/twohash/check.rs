@@ -1,4 +1,4 @@
-//! What concerns all entries: counting, visits, the invariants.
+//! Operations on all entries: counts, visits, and the check of the invariants.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The other side of a run: the process of a trial.
+//! The trial's side of the link to the run.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;

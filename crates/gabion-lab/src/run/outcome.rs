@@ -1,4 +1,4 @@
-//! What the threads of a phase did, put together.
+//! The combined outcome of the threads of a phase.
 
 use std::collections::BTreeMap;
 

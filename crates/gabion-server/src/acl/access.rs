@@ -1,4 +1,4 @@
-//! What commands do with their keys and channels, as far as users may be kept from it.
+//! Access of commands to keys and channels, as permissions restrict it.
 
 use super::rights::Access;
 use crate::args::Args;

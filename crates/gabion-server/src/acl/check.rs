@@ -1,4 +1,4 @@
-//! Keeps users from what they may not do, and notes it down.
+//! Checks permissions, and logs denials.
 
 use super::access;
 use super::log::Entry;

@@ -1,4 +1,4 @@
-//! Sets of commands: what rules such as `+get`, `-@write` and `+config|get` add up to.
+//! Sets of commands that rules such as `+get`, `-@write` and `+config|get` define.
 //!
 //! A set begins with all commands or with none, and its rules change it in their order. They are
 //! kept, so that a set is shown as it was made; a rule that changes nothing is left out, and so

@@ -1,4 +1,4 @@
-//! Where users are kept: in the store, or in a file.
+//! Persistence of users: in the store, or in a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `ACL LOG`: what users were kept from.
+//! `ACL LOG`: denied commands, keys, channels and logins.
 
 use std::collections::VecDeque;
 

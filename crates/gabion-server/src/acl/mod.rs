@@ -1,4 +1,4 @@
-//! Users, and what each may do.
+//! Users and their permissions.
 //!
 //! # Idea
 //! Every connection is a user; at first it is `default`, who may do everything unless somebody

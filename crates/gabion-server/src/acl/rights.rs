@@ -1,4 +1,4 @@
-//! What a user may do.
+//! The permissions of a user.
 //!
 //! Rights are *selectors*: sets of commands, each with patterns of keys and of channels. A command
 //! may run if one of the selectors allows all of it; what two of them allow together does not

@@ -1,4 +1,4 @@
-//! The rules of users, as `ACL SETUSER`, files and the store have them.
+//! The rules of users, in the form that `ACL SETUSER`, files and the store use.
 
 use std::borrow::Cow;
 

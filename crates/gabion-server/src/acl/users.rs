@@ -1,4 +1,4 @@
-//! The users there are.
+//! The table of users.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

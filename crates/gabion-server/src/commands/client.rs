@@ -1,4 +1,4 @@
-//! `CLIENT`: who is connected, and what the connection is to do.
+//! `CLIENT`: connected clients, and settings of the connection.
 
 use std::sync::Arc;
 

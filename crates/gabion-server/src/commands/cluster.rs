@@ -1,4 +1,4 @@
-//! `CLUSTER`: this server is no part of one.
+//! `CLUSTER`: this server is not part of a cluster.
 
 use crate::command::{Command, FAST, Group, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::{container, help};

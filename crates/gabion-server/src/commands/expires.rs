@@ -1,4 +1,4 @@
-//! Moments in arguments: seconds or milliseconds, from now on or since 1970.
+//! Expiry times in arguments: seconds or milliseconds, from now or since 1970.
 
 use crate::args::Args;
 use crate::args::integer;

@@ -1,4 +1,4 @@
-//! When keys expire.
+//! Expiry of keys: `EXPIRE`, `TTL`, `PERSIST`, and their kin.
 
 use crate::args::integer;
 use crate::command::{Command, DIRECT, FAST, Group, ONE_READ, READONLY, WRITE, command};

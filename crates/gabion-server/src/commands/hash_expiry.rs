@@ -1,4 +1,4 @@
-//! When fields of hashes expire.
+//! Expiry of hash fields.
 
 use crate::args::{Args, integer};
 use crate::command::{

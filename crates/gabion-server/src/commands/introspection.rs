@@ -1,4 +1,4 @@
-//! `COMMAND`: what commands there are.
+//! `COMMAND`: the list of commands and their properties.
 
 use std::iter::once;
 

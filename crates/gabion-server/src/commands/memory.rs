@@ -1,4 +1,4 @@
-//! `MEMORY`: what keys take, and what the server does.
+//! `MEMORY`: memory use of keys and of the server.
 
 use crate::command::{Command, Group, READONLY, command};
 use crate::commands::{container, help, object};

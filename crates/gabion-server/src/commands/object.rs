@@ -1,4 +1,4 @@
-//! What is known of a key's form: `OBJECT` and `MEMORY USAGE`.
+//! `OBJECT` and `MEMORY USAGE`: the encoding and size of keys.
 
 use crate::command::{Command, Group, READONLY, command};
 use crate::commands::{container, help};

@@ -1,4 +1,4 @@
-//! The arguments of commands that return members by chance: `[count [WITHVALUES]]`.
+//! The arguments of commands that return random members: `[count [WITHVALUES]]`.
 
 use crate::command::parse_integer;
 use crate::execution::Execution;

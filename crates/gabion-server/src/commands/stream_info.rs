@@ -1,4 +1,4 @@
-//! `XINFO`: what is known of streams, groups and consumers.
+//! `XINFO`: information about streams, groups and consumers.
 
 use crate::command::{Command, Group, READONLY, command, parse_integer};
 use crate::commands::stream::{reply_entries, reply_entry};

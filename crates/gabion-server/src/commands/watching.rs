@@ -1,4 +1,4 @@
-//! What clients may know of commands that ran: `SLOWLOG`, `MONITOR`; and `WAIT`.
+//! `SLOWLOG` and `MONITOR`, which show executed commands; and `WAIT`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Sorted sets: what several of them have together. Sets stand for sorted sets with scores of 1.
+//! Sorted sets: unions, intersections and differences. Sets count as sorted sets with scores of 1.
 
 use std::collections::HashMap;
 

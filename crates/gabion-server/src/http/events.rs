@@ -1,4 +1,4 @@
-//! `/events`: what the dashboard shows, as server-sent events.
+//! `/events`: the dashboard's data, as server-sent events.
 
 use std::sync::Arc;
 

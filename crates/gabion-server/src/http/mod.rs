@@ -1,4 +1,4 @@
-//! What is asked about the server by HTTP: metrics, health, and a dashboard.
+//! The HTTP interface: metrics, health, and a dashboard.
 //!
 //! | path | what it answers |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! `/readyz`: whether clients may come.
+//! `/readyz`: whether the server is ready for clients.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

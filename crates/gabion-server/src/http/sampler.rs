@@ -1,4 +1,4 @@
-//! What the dashboard shows, taken once a second while anybody looks.
+//! Samples of statistics for the dashboard, taken once a second while somebody watches.
 //!
 //! All who look share one sample, as the store's figures are a look at each of its tables. A
 //! sample has totals, of which the page makes rates; percentiles are those of the calls of the

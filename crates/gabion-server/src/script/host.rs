@@ -1,4 +1,4 @@
-//! Functions of Rust for scripts.
+//! Rust functions that scripts can call.
 //!
 //! A function that fails returns why in front of its results, and the prelude raises it with the
 //! place in the script: an error of Rust would have none.

@@ -1,4 +1,4 @@
-//! The script that runs now, as other clients see it.
+//! The running script, as other clients see it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Values of Lua as arguments and replies, and replies as values of Lua.
+//! Conversions between Lua values and arguments or replies.
 //!
 //! | reply | value |
 //! |---|---|

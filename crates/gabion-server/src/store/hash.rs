@@ -1,4 +1,4 @@
-//! Hashes: fields with a value, each of which may expire.
+//! Hashes: fields with values, each of which may expire.
 //!
 //! # Layout of what belongs to a field
 //! | offset | size | what |

@@ -1,4 +1,4 @@
-//! Members with something that belongs to each: what sets, sorted sets and hashes are made of.
+//! Members, each with a payload: the base of sets, sorted sets and hashes.
 //!
 //! # Idea
 //! A small collection is a [row of pairs](super::packed) in the record of its key. Once the row

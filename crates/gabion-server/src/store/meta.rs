@@ -1,4 +1,4 @@
-//! The record of a key: what it is, when it expires, and its value if that is small.
+//! The record of a key: type, expiry, and the value if it is small.
 //!
 //! # Layout
 //! | offset | size | what |

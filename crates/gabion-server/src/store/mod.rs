@@ -1,4 +1,4 @@
-//! The store below the server: its keyspaces, and what is known of it in memory.
+//! The store below the server: its keyspaces, and its state in memory.
 //!
 //! | keyspace | key | value |
 //! |---|---|---|

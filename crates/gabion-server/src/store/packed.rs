@@ -1,4 +1,4 @@
-//! Items in a row: the form of a small collection, in the body of its record.
+//! Packed items: the encoding of a small collection in the body of its record.
 //!
 //! # Layout
 //! Each item is its length, seven bits to a byte with the lowest first and the eighth bit on all

@@ -1,4 +1,4 @@
-//! How many keys each database has, and how many of them expire.
+//! Sizes of databases: keys, and keys with an expiry.
 //!
 //! # Idea
 //! The counts are in memory: a command adds what it has changed once its writes are committed. A

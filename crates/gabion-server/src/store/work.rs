@@ -1,4 +1,4 @@
-//! What a command reads and writes.
+//! The reads and writes of a command.
 //!
 //! # Idea
 //! A command holds the locks of its keys, so what it reads stays as it is until it has committed.

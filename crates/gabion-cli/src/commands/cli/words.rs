@@ -1,4 +1,4 @@
-//! A line of commands as words.
+//! Splits a command line into words.
 
 /// The words of a line. A `#` in front makes it a remark.
 ///
