@@ -43,7 +43,7 @@ pub fn check_scale(scale: f64) -> Result<(), Error> {
     if scale > 0.0 && scale.is_finite() {
         return Ok(());
     }
-    let sentence = format!("a scale of {scale} is not above 0");
+    let sentence = format!("the scale {scale} must be above 0");
     Err(Error::Request(sentence))
 }
 
@@ -143,7 +143,7 @@ impl OutcomeStore {
             let entries = fs::read_dir(dir).map_err(|source| Error::file("read", dir, source))?;
             if !entries.flatten().all(|entry| is_ours(entry.file_name())) {
                 let dir = dir.display();
-                let sentence = format!("{dir} holds something else; name a directory of its own");
+                let sentence = format!("{dir} holds something else; name another directory");
                 return Err(Error::Request(sentence));
             }
             put(&path, &terms)?;
@@ -153,7 +153,7 @@ impl OutcomeStore {
         let terms = terms.as_written();
         if let Some(differ) = found.differ(&terms) {
             return Err(Error::Request(format!(
-                "{} holds a reproduction of other terms ({differ}); name another directory",
+                "{} holds a reproduction with other settings ({differ}); name another directory",
                 dir.display()
             )));
         }

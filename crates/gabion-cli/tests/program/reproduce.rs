@@ -185,14 +185,14 @@ fn what_cannot_be_meant_is_refused_in_a_sentence() {
     refuse(
         &["--scale", "0.5"],
         &[
-            "reproduction of other terms (scale 0.001, not 0.5)",
+            "reproduction with other settings (scale 0.001, not 0.5)",
             "name another directory",
         ],
     );
-    refuse(&["--scale", "0"], &["a scale of 0 is not above 0"]);
+    refuse(&["--scale", "0"], &["the scale 0 must be above 0"]);
     refuse(
         &["--scale", SCALE, "--only", "7"],
-        &["no figure is named 7"],
+        &["there is no figure 7"],
     );
     let kept = dir.join("figure-3.1.json");
     fs::File::options()
