@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Where an argument lies in the bytes that its command came in.
+/// The place of an argument in the received bytes of its command.
 pub(crate) type Span = Range<usize>;
 
 /// The arguments of a command, its name first.
@@ -60,7 +60,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Arguments that are kept, as those of a command between `MULTI` and `EXEC`.
+/// Owned arguments, such as those of a command between `MULTI` and `EXEC`.
 #[derive(Debug, Default)]
 pub(crate) struct OwnedArgs {
     bytes: Vec<u8>,

@@ -29,7 +29,7 @@ use crate::resp::reply::Reply;
 /// A database as clients select it, and a key.
 type Place = (usize, Vec<u8>);
 
-/// What a command waits for.
+/// A command that is blocked.
 #[derive(Debug)]
 pub(crate) struct Wait {
     /// The waiter that was registered.
@@ -38,7 +38,7 @@ pub(crate) struct Wait {
     pub(crate) until: Option<Instant>,
 }
 
-/// What a command replies that has waited in vain.
+/// The reply of a blocked command after its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnTimeout {
     /// No array.
@@ -67,7 +67,7 @@ impl OnTimeout {
     }
 }
 
-/// How a waiter stands.
+/// The state of a blocked client.
 #[derive(Debug)]
 pub(crate) enum State {
     /// It waits.
@@ -78,7 +78,7 @@ pub(crate) enum State {
     Left,
 }
 
-/// A client that waits.
+/// A blocked client.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     /// Who.
@@ -98,7 +98,7 @@ pub(crate) struct Waiter {
     keys: Vec<Vec<u8>>,
 }
 
-/// All that wait.
+/// All blocked clients.
 #[derive(Debug, Default)]
 pub(crate) struct Blocking {
     queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,

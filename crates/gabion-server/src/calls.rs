@@ -18,7 +18,7 @@ use crate::histogram::{Counts, Histogram, Recent};
 /// Kinds of errors that are counted apart. Scripts can make up any number of them.
 const ERRORS_MAX: usize = 128;
 
-/// What is counted of a command.
+/// The counters of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
     calls: AtomicU64,
@@ -29,7 +29,7 @@ pub(crate) struct Count {
     durations: OnceLock<Box<Histogram>>,
 }
 
-/// What was counted of a command that was called or refused.
+/// The counts of a command that was called or rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Called<'n> {
     /// Its whole name.
@@ -44,7 +44,7 @@ pub(crate) struct Called<'n> {
     pub(crate) failed: u64,
 }
 
-/// What is counted of all commands, and of errors.
+/// The counters of all commands, and of errors.
 #[derive(Debug)]
 pub(crate) struct Calls {
     by_number: Box<[Count]>,
@@ -54,7 +54,7 @@ pub(crate) struct Calls {
     errors: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Calls of a command that a connection has not added up yet.
+/// Calls of a command that a connection has not added to the counters yet.
 #[derive(Debug, Default)]
 pub(crate) struct Calling {
     number: usize,

@@ -26,7 +26,7 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a client says of itself.
+/// The names that a client has set for itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     /// By `CLIENT SETNAME`.

@@ -156,7 +156,7 @@ impl Group {
     }
 }
 
-/// Where a command's keys are among its arguments.
+/// The positions of a command's keys among its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keys {
     /// It has none.
@@ -440,7 +440,7 @@ impl Hasher for NameHasher {
 /// Bytes of the longest name of a command.
 const NAME_BYTES_MAX: usize = 24;
 
-/// What users are told of a command, and kept from, by.
+/// A command with its full name and its ACL categories.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Its whole name: `get`, or `config|get` of a subcommand.

@@ -20,7 +20,7 @@ use crate::fault::{Fault, Result};
 use crate::notify::NotifyConfig;
 use crate::tls::TlsConfig;
 
-/// When a write is safe from a power loss; that of `appendfsync`.
+/// When a write is safe from a power loss: the values of `appendfsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
     /// Before its reply. Replies of all connections wait for one sync together.
@@ -45,7 +45,7 @@ impl std::str::FromStr for Fsync {
     }
 }
 
-/// Where and how metrics, health and a dashboard are shown by HTTP.
+/// Settings of the HTTP interface, which shows metrics, health and a dashboard.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Where to listen: `HOST:PORT`, or `PORT` for this machine only.
@@ -67,7 +67,7 @@ impl HttpConfig {
     }
 }
 
-/// What a server is started with.
+/// The configuration that a server is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Directory of the store.

@@ -50,7 +50,7 @@ struct Table {
     first_use: u64,
 }
 
-/// Where a scan goes on.
+/// The position at which a scan continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// At the first key.
@@ -61,7 +61,7 @@ pub(crate) enum Place {
     From(Vec<u8>),
 }
 
-/// The places of scans.
+/// The positions of scans.
 #[derive(Debug)]
 pub(crate) struct Cursors {
     table: Mutex<Table>,

@@ -1,6 +1,6 @@
 //! Classes of keyspace events, as `notify-keyspace-events` names them by letters.
 
-/// A set of classes.
+/// A set of classes of keyspace events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Events(u32);
 

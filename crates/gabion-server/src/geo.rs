@@ -39,7 +39,7 @@ pub(crate) struct Place {
     pub(crate) lat: f64,
 }
 
-/// What is searched, in metres.
+/// The shape of a search, in metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
     /// A circle of a radius.

@@ -18,7 +18,7 @@ pub(crate) const BUCKETS: usize = 128;
 /// Nanoseconds of each of the first buckets, as a power of two.
 const UNIT_BITS: u32 = 6;
 
-/// Counts of one connection that are not added up yet.
+/// Counts of one connection that are not added to the shared histogram yet.
 #[derive(Debug)]
 pub(crate) struct Recent {
     counts: [u32; BUCKETS],

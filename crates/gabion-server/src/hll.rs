@@ -41,7 +41,7 @@ const MAGIC: &[u8] = b"HYLL";
 const SPARSE_VALUE_MAX: u8 = 32;
 const SEED: u64 = 0xadc8_3b19;
 
-/// Why a string is no sketch.
+/// Why a string is not a HyperLogLog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     /// It never was one.
@@ -50,7 +50,7 @@ pub(crate) enum Defect {
     Corrupt,
 }
 
-/// A sketch, with each register in a byte.
+/// A HyperLogLog, with each register in a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sketch {
     registers: Box<[u8]>,

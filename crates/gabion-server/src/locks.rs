@@ -35,7 +35,7 @@ pub(crate) struct Locks {
     stripes: Box<[RwLock<()>]>,
 }
 
-/// Whether others may hold the same lock.
+/// Whether a lock is shared or exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     /// Readers.
@@ -44,7 +44,7 @@ pub(crate) enum Hold {
     Alone,
 }
 
-/// Locks that are held.
+/// Held locks, released when this is dropped.
 #[derive(Debug)]
 #[must_use = "locks are held as long as this lives"]
 pub(crate) struct Held<'l> {

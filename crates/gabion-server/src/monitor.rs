@@ -14,7 +14,7 @@ use crate::clients::Client;
 const ARGUMENTS_MAX: usize = 32;
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// A command that took long.
+/// A slow command.
 #[derive(Clone, Debug)]
 pub(crate) struct Slow {
     /// Its number.
@@ -31,7 +31,7 @@ pub(crate) struct Slow {
     pub(crate) name: String,
 }
 
-/// What is noted.
+/// The slow log, and the clients that monitor commands.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
     slow: Mutex<VecDeque<Slow>>,

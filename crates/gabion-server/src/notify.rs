@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// A service manager that wants to be told.
+/// The service manager to notify.
 #[derive(Clone, Debug)]
 pub struct NotifyConfig {
     /// Its socket: a path, or a name that begins with `@`, which is in no directory.

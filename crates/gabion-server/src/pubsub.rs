@@ -14,7 +14,7 @@ use crate::clients::Client;
 use crate::glob;
 use crate::resp::reply::Reply;
 
-/// Which names somebody listens to.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// Of one channel.
@@ -27,7 +27,7 @@ pub(crate) enum Topic {
 
 type Listeners = BTreeMap<u64, Arc<Client>>;
 
-/// The listeners of all names.
+/// The subscribers of all channels and patterns.
 #[derive(Debug, Default)]
 pub(crate) struct PubSub {
     channels: RwLock<HashMap<Vec<u8>, Listeners>>,

@@ -12,7 +12,7 @@ use crate::calls::Calling;
 use crate::clients::{Client, Engaged};
 use crate::watch::Watched;
 
-/// A transaction that has begun.
+/// A transaction between `MULTI` and `EXEC`.
 #[derive(Debug, Default)]
 pub(crate) struct Multi {
     /// Its commands so far, each with its name.
@@ -21,7 +21,7 @@ pub(crate) struct Multi {
     pub(crate) is_broken: bool,
 }
 
-/// Which replies a client wants.
+/// The replies that a client wants: `CLIENT REPLY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// All.

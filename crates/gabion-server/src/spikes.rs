@@ -26,16 +26,16 @@ pub(crate) const KINDS: [(&str, &str); 4] = [
     ),
     (
         "expire-cycle",
-        "many keys expired at once: give them moments that differ",
+        "many keys expired at once: give them different expiry times",
     ),
     (
         "fast-command",
-        "a short command was held up, by the drive, the processor or a lock: SLOWLOG GET shows \
-         which, the store's stalls are in the metrics",
+        "a short command was delayed by the drive, the processor or a lock: SLOWLOG GET shows \
+         which, and the metrics show the store's stalls",
     ),
 ];
 
-/// An event that took long.
+/// A slow event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// The second in which it ended, since 1970.

@@ -29,7 +29,7 @@ use crate::resp::reply::Reply;
 /// The channel by which clients of RESP2 are told.
 const CHANNEL: &str = "__redis__:invalidate";
 
-/// Which keys a follower that tracks what it reads is told of.
+/// Which of the keys that a client reads are tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// All that it reads.
@@ -41,7 +41,7 @@ pub(crate) enum Choice {
     Out,
 }
 
-/// How a client tracks.
+/// The tracking settings of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Follows {
     /// Whether it is told of all keys with its prefixes, whatever it reads.
@@ -98,14 +98,14 @@ struct State {
     prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
 }
 
-/// All followers, and what they follow.
+/// All tracking clients, and the keys that they track.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     count: AtomicUsize,
     state: Mutex<State>,
 }
 
-/// How much is tracked.
+/// Sizes of the tracking tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// Clients.
@@ -228,7 +228,7 @@ impl Tracking {
         }
     }
 
-    /// How much is tracked. Takes time by the keys.
+    /// Sizes of the tracking tables. Takes time by the keys.
     pub(crate) fn sizes(&self) -> Sizes {
         let state = self.state.lock();
         Sizes {

@@ -18,7 +18,7 @@ struct Entry {
     watchers: usize,
 }
 
-/// The watched keys of all clients.
+/// The table of watched keys, of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     entries: Mutex<HashMap<SpaceKey, Entry>>,

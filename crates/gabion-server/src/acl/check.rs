@@ -11,8 +11,8 @@ use crate::fault::{Fault, Result};
 use crate::server::Server;
 use crate::session::Session;
 
-/// Why a command may not run. Of several reasons the greatest is told, since it is that of the
-/// selector which allows most.
+/// Why a command may not run. Of several reasons the greatest is reported: that of the selector
+/// that allows most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Denied {
     /// It may not run at all.

@@ -10,7 +10,7 @@ const SAME_FOR_MS: u64 = 60_000;
 /// Entries among which the same one is looked for.
 const LOOKED_AT: usize = 10;
 
-/// Something that was denied.
+/// A denial.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// How often.
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// All entries, the last first.
+/// All entries, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     entries: Mutex<VecDeque<Entry>>,

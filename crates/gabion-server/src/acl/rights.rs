@@ -7,7 +7,7 @@
 use super::set::CommandSet;
 use crate::glob;
 
-/// What is done with a key.
+/// How a command accesses a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     /// Its value, or a part of it, is told or copied.
@@ -44,7 +44,7 @@ impl Access {
     }
 }
 
-/// Keys by a pattern.
+/// A pattern of keys, and the access that it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPattern {
     /// The pattern.
@@ -53,7 +53,7 @@ pub(crate) struct KeyPattern {
     pub(crate) access: Access,
 }
 
-/// Commands that may run, on some keys and channels.
+/// Allowed commands, on some keys and channels.
 #[derive(Clone, Debug)]
 pub(crate) struct Selector {
     pub(super) commands: CommandSet,
@@ -63,7 +63,7 @@ pub(crate) struct Selector {
     pub(super) channels: Vec<Vec<u8>>,
 }
 
-/// What a user may do, and how a client shows that it is this user.
+/// The permissions of a user, and how a client authenticates as this user.
 #[derive(Clone, Debug)]
 pub(crate) struct Rights {
     /// Whether clients may become this user.

@@ -99,7 +99,7 @@ pub(crate) fn joined<'a>(
     }
 }
 
-/// What rules are applied with.
+/// The context in which rules are applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground {
     /// All commands.

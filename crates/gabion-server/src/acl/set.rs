@@ -1,6 +1,6 @@
 //! Sets of commands, as they are kept: see [`super::commands`] for what they mean.
 
-/// Which commands a rule is about.
+/// The commands that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// Those of a category.
@@ -43,7 +43,7 @@ impl Bits {
     }
 }
 
-/// What the rules of a set add up to.
+/// The result of the rules of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     /// Commands that are in the set.

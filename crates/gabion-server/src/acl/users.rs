@@ -20,7 +20,7 @@ pub(crate) fn password_hash(password: &[u8]) -> String {
 /// The user that every connection is at first.
 pub(crate) const DEFAULT: &[u8] = b"default";
 
-/// Rights by the names of users.
+/// Permissions by the names of users.
 pub(super) type Table = BTreeMap<Vec<u8>, Rights>;
 
 /// A user.

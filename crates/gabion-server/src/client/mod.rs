@@ -23,7 +23,7 @@ use crate::tls::{TlsError, authorities, certificates, key};
 const DEPTH_MAX: usize = 64;
 const BULK_BYTES_MAX: usize = 1 << 30;
 
-/// How a client speaks TLS.
+/// TLS settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     /// The authorities that the server's certificate may be of, as PEM.
@@ -34,7 +34,7 @@ pub struct ClientTls {
     pub name: Option<String>,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// At a host and a port.

@@ -23,7 +23,7 @@ const ABOUT: Group = Group::Server;
 pub(crate) const COMMANDS: &[Command] =
     &[command("acl", -2, container)
         .with(SUBCOMMANDS)
-        .about(ABOUT, "6.0.0", "Tells about users.")];
+        .about(ABOUT, "6.0.0", "Manages users.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("cat", -2, cat).flags(OF_ACL).about(
@@ -37,7 +37,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("dryrun", -4, dryrun).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "7.0.0",
-        "Tells whether a user may run a command.",
+        "Returns whether a user may run a command.",
     ),
     command("genpass", -2, genpass)
         .flags(OF_ACL)
@@ -45,17 +45,17 @@ const SUBCOMMANDS: &[Command] = &[
     command("getuser", 3, getuser).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "6.0.0",
-        "Tells what a user may do.",
+        "Returns the permissions of a user.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         ABOUT,
         "6.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("list", 2, list).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "6.0.0",
-        "Lists users with what they may do.",
+        "Lists users with their rules.",
     ),
     command("load", 2, load)
         .flags(OF_ACL | ADMIN | ALONE)
@@ -63,14 +63,14 @@ const SUBCOMMANDS: &[Command] = &[
     command("log", -2, log).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "6.0.0",
-        "Tells what users were kept from.",
+        "Shows denied commands, keys, channels and logins.",
     ),
     command("save", 2, save)
         .flags(OF_ACL | ADMIN | ALONE)
         .about(ABOUT, "6.0.0", "Writes the users into the file."),
     command("setuser", -3, setuser)
         .flags(OF_ACL | ADMIN | ALONE)
-        .about(ABOUT, "6.0.0", "Makes a user, or changes what it may do."),
+        .about(ABOUT, "6.0.0", "Creates or changes a user."),
     command("users", 2, users)
         .flags(OF_ACL | ADMIN)
         .about(ABOUT, "6.0.0", "Lists users."),
@@ -417,21 +417,21 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "DELUSER <username> [<username> ...]",
             "    Remove users, and end their connections.",
             "DRYRUN <username> <command> [<arg> ...]",
-            "    Tell whether a user may run a command, without running it.",
+            "    Return whether a user may run a command, without running it.",
             "GENPASS [<bits>]",
             "    Make a password.",
             "GETUSER <username>",
-            "    Tell what a user may do.",
+            "    Return the permissions of a user.",
             "LIST",
-            "    List users with what they may do.",
+            "    List users with their rules.",
             "LOAD",
             "    Put the users of the file in the place of all.",
             "LOG [<count> | RESET]",
-            "    Tell what users were kept from, or forget it.",
+            "    Show or clear denied commands, keys, channels and logins.",
             "SAVE",
             "    Write the users into the file.",
             "SETUSER <username> [<rule> ...]",
-            "    Make a user, or change what it may do.",
+            "    Create or change a user.",
             "USERS",
             "    List users.",
             "WHOAMI",

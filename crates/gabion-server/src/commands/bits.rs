@@ -35,7 +35,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.2.0",
-            "Sets a bit of a string and returns what it was.",
+            "Sets a bit of a string and returns the old one.",
         ),
 ];
 

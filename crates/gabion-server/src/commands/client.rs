@@ -15,7 +15,7 @@ const OF_CLIENT: u32 = NOSCRIPT | LOADING | STALE;
 
 pub(crate) const COMMANDS: &[Command] = &[command("client", -2, container)
     .with(SUBCOMMANDS)
-    .about(Group::Connection, "2.4.0", "Tells about connections.")];
+    .about(Group::Connection, "2.4.0", "Lists connections.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("getname", 2, getname).flags(OF_CLIENT).about(
@@ -28,19 +28,19 @@ const SUBCOMMANDS: &[Command] = &[
         .about(
             Group::Connection,
             "6.0.0",
-            "Says whether the keys of the next command are tracked.",
+            "Sets whether the keys of the next command are tracked.",
         ),
     command("getredir", 2, tracking::getredir)
         .flags(OF_CLIENT)
         .about(
             Group::Connection,
             "6.0.0",
-            "Returns the connection that is told of keys in the place of this one.",
+            "Returns the connection to which this one redirects its invalidations.",
         ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Connection,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("id", 2, id).flags(OF_CLIENT).about(
         Group::Connection,
@@ -50,7 +50,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("info", 2, info).flags(OF_CLIENT).about(
         Group::Connection,
         "6.2.0",
-        "Tells about the connection.",
+        "Shows the connection.",
     ),
     command("unblock", -3, unblock)
         .flags(OF_CLIENT | ADMIN)
@@ -74,12 +74,12 @@ const SUBCOMMANDS: &[Command] = &[
         .about(
             Group::Connection,
             "7.0.0",
-            "Is taken: no client is evicted here.",
+            "Accepted without effect: no client is evicted.",
         ),
     command("pause", -3, pause).flags(OF_CLIENT | ADMIN).about(
         Group::Connection,
         "3.0.0",
-        "Lets commands of all clients wait.",
+        "Makes the commands of all clients wait.",
     ),
     command("unpause", 2, unpause)
         .flags(OF_CLIENT | ADMIN)
@@ -104,14 +104,14 @@ const SUBCOMMANDS: &[Command] = &[
         .about(
             Group::Connection,
             "6.0.0",
-            "Tells the connection when keys change that it has read.",
+            "Notifies the connection when keys that it has read change.",
         ),
     command("trackinginfo", 2, tracking::trackinginfo)
         .flags(OF_CLIENT)
         .about(
             Group::Connection,
             "6.2.0",
-            "Tells how the connection tracks keys.",
+            "Shows the tracking settings of the connection.",
         ),
 ];
 
@@ -400,23 +400,23 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "CACHING (YES|NO)",
-            "    Say whether the keys of the next command are tracked.",
+            "    Set whether the keys of the next command are tracked.",
             "GETREDIR",
-            "    Return the connection that is told of keys in the place of this one.",
+            "    Return the connection to which this one redirects its invalidations.",
             "GETNAME",
             "    Return the name of the connection.",
             "ID",
             "    Return the number of the connection.",
             "INFO",
-            "    Tell about the connection.",
+            "    Show the connection.",
             "KILL <ip:port>",
             "    End the connection from there.",
             "KILL <option> <value> [<option> <value> ...]",
             "    End connections by ID, ADDR, LADDR, TYPE, USER; SKIPME (yes|no).",
             "LIST [TYPE <type> | ID <id> ...]",
-            "    Tell about connections.",
+            "    List connections.",
             "PAUSE <timeout> [WRITE|ALL]",
-            "    Let commands of all clients wait for milliseconds.",
+            "    Make the commands of all clients wait for milliseconds.",
             "UNPAUSE",
             "    End a pause.",
             "REPLY (ON|OFF|SKIP)",
@@ -427,9 +427,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "    Name the connection.",
             "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT]",
             "         [NOLOOP]",
-            "    Tell the connection when keys change that it has read.",
+            "    Notify the connection when keys that it has read change.",
             "TRACKINGINFO",
-            "    Tell how the connection tracks keys.",
+            "    Show the tracking settings of the connection.",
         ],
     );
     Ok(())

@@ -11,7 +11,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("cluster", -2, container)
         .flags(NOSCRIPT)
         .with(SUBCOMMANDS)
-        .about(ABOUT, "3.0.0", "Tells that there is no cluster."),
+        .about(ABOUT, "3.0.0", "Reports that this server has no cluster mode."),
     of_connection("asking"),
     of_connection("readonly"),
     of_connection("readwrite"),
@@ -24,7 +24,7 @@ const fn of_connection(name: &'static str) -> Command {
         .about(
             Group::Connection,
             "3.0.0",
-            "Is refused: there is no cluster.",
+            "Always fails: this server has no cluster mode.",
         )
 }
 
@@ -39,7 +39,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("help", 2, show_help).flags(STALE).about(
         ABOUT,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
 ];
 
@@ -47,7 +47,7 @@ const fn refused(name: &'static str, arity: i32) -> Command {
     command(name, arity, refuse).flags(NOSCRIPT | STALE).about(
         ABOUT,
         "3.0.0",
-        "Is refused: there is no cluster.",
+        "Always fails: this server has no cluster mode.",
     )
 }
 

@@ -23,19 +23,19 @@ const SUBCOMMANDS: &[Command] = &[
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Server,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("resetstat", 2, resetstat).flags(OF_CONFIG).about(
         Group::Server,
         "2.0.0",
-        "Sets the counts of INFO back.",
+        "Resets the statistics of INFO.",
     ),
     command("rewrite", 2, rewrite)
         .flags(OF_CONFIG | ALONE)
         .about(
             Group::Server,
             "2.8.0",
-            "Writes what was changed into the file of parameters.",
+            "Writes changed parameters to the configuration file.",
         ),
     command("set", -4, set).flags(OF_CONFIG | ALONE).about(
         Group::Server,
@@ -114,9 +114,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "SET <name> <value> [<name> <value> ...]",
             "    Change parameters, all of them or none.",
             "RESETSTAT",
-            "    Set the counts of INFO back.",
+            "    Reset the statistics of INFO.",
             "REWRITE",
-            "    Write what was changed into the file of parameters.",
+            "    Write changed parameters to the configuration file.",
         ],
     );
     Ok(())

@@ -17,7 +17,7 @@ const OF_CONNECTION: u32 = LOADING | STALE | FAST;
 pub(crate) const COMMANDS: &[Command] = &[
     command("auth", -2, auth)
         .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH)
-        .about(Group::Connection, "1.0.0", "Says the password."),
+        .about(Group::Connection, "1.0.0", "Authenticates the connection."),
     command("echo", 2, echo).flags(OF_CONNECTION).about(
         Group::Connection,
         "1.0.0",
@@ -28,12 +28,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             Group::Connection,
             "6.0.0",
-            "Chooses the protocol, and shakes hands.",
+            "Chooses the protocol version, and authenticates.",
         ),
     command("ping", -1, ping).flags(OF_CONNECTION).about(
         Group::Connection,
         "1.0.0",
-        "Shows that the server answers.",
+        "Replies with PONG or its argument.",
     ),
     command("quit", -1, quit)
         .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
@@ -43,7 +43,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             Group::Connection,
             "6.2.0",
-            "Makes the connection as it was at first.",
+            "Resets the connection.",
         ),
     command("select", 2, select).flags(OF_CONNECTION).about(
         Group::Connection,

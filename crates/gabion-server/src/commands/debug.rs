@@ -34,28 +34,28 @@ const SUBCOMMANDS: &[Command] = &[
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Server,
         "1.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("loadaof", 2, take).flags(OF_DEBUG).about(
         Group::Server,
         "1.0.0",
-        "Is taken: all data is on the drive and read from there.",
+        "Accepted without effect: all data is on the drive.",
     ),
     command("object", -3, object)
         .flags(OF_DEBUG | crate::command::READONLY)
         .keys(2, 2, 1)
-        .about(Group::Server, "1.0.0", "Tells how a key is kept."),
+        .about(Group::Server, "1.0.0", "Shows the encoding of a key."),
     command("quicklist-packed-threshold", 3, take)
         .flags(OF_DEBUG)
         .about(
             Group::Server,
             "7.0.0",
-            "Is taken: lists have another form here.",
+            "Accepted without effect: lists have another encoding here.",
         ),
     command("reload", -2, take).flags(OF_DEBUG).about(
         Group::Server,
         "1.0.0",
-        "Is taken: all data is on the drive and read from there.",
+        "Accepted without effect: all data is on the drive.",
     ),
     command("set-active-expire", 3, set_active_expire)
         .flags(OF_DEBUG)

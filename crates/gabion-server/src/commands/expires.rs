@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::args::integer;
 use crate::fault::{Fault, Result};
 
-/// How a number states a moment.
+/// The unit of an expiry time, and whether it counts from now or from 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// Milliseconds in one.

@@ -14,14 +14,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("expire", -3, expire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::Generic, "1.0.0", "Lets a key expire after seconds."),
+        .about(Group::Generic, "1.0.0", "Sets the expiry of a key, in seconds from now."),
     command("expireat", -3, expireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
         .about(
             Group::Generic,
             "1.2.0",
-            "Lets a key expire at a second since 1970.",
+            "Sets the expiry of a key, in seconds since 1970.",
         ),
     command("expiretime", 2, expiretime)
         .flags(LOOK)
@@ -34,14 +34,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("persist", 2, persist)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::Generic, "2.2.0", "Keeps a key that would expire."),
+        .about(Group::Generic, "2.2.0", "Removes the expiry of a key."),
     command("pexpire", -3, pexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
         .about(
             Group::Generic,
             "2.6.0",
-            "Lets a key expire after milliseconds.",
+            "Sets the expiry of a key, in milliseconds from now.",
         ),
     command("pexpireat", -3, pexpireat)
         .flags(CHANGE)
@@ -49,7 +49,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             Group::Generic,
             "2.6.0",
-            "Lets a key expire at a millisecond since 1970.",
+            "Sets the expiry of a key, in milliseconds since 1970.",
         ),
     command("pexpiretime", 2, pexpiretime)
         .flags(LOOK)

@@ -50,7 +50,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("help", 2, show_help).flags(STALE).about(
         ABOUT,
         "7.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("kill", 2, kill).flags(NOSCRIPT | ALLOW_BUSY).about(
         ABOUT,
@@ -74,7 +74,7 @@ const SUBCOMMANDS: &[Command] = &[
         ),
     command("stats", 2, stats)
         .flags(NOSCRIPT | ALLOW_BUSY)
-        .about(ABOUT, "7.0.0", "Tells which function runs."),
+        .about(ABOUT, "7.0.0", "Shows the running function."),
 ];
 
 fn fcall(execution: &mut Execution<'_>) -> Result<()> {
@@ -411,7 +411,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "LOAD [REPLACE] <FUNCTION CODE>",
             "    Load a library.",
             "STATS",
-            "    Tell which function runs.",
+            "    Show the running function.",
         ],
     );
     Ok(())

@@ -26,11 +26,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("geodist", -4, geodist)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.0", "Returns the distance of two places."),
+        .about(ABOUT, "3.2.0", "Returns the distance of two members."),
     command("geohash", -2, geohash)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.0", "Returns places as strings of letters."),
+        .about(ABOUT, "3.2.0", "Returns members as geohash strings."),
     command("geopos", -2, geopos)
         .flags(READONLY)
         .keys(1, 1, 1)
@@ -38,30 +38,30 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("georadius", -6, georadius)
         .flags(WRITE | DENYOOM)
         .stored_keys("STORE")
-        .about(ABOUT, "3.2.0", "Returns places around a point."),
+        .about(ABOUT, "3.2.0", "Returns members within a radius of a point."),
     command("georadius_ro", -6, georadius_ro)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.10", "Returns places around a point."),
+        .about(ABOUT, "3.2.10", "Returns members within a radius of a point."),
     command("georadiusbymember", -5, georadiusbymember)
         .flags(WRITE | DENYOOM)
         .stored_keys("STORE")
-        .about(ABOUT, "3.2.0", "Returns places around another."),
+        .about(ABOUT, "3.2.0", "Returns members within a radius of another member."),
     command("georadiusbymember_ro", -5, georadiusbymember_ro)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.10", "Returns places around another."),
+        .about(ABOUT, "3.2.10", "Returns members within a radius of another member."),
     command("geosearch", -7, geosearch)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Returns places in a circle or a box."),
+        .about(ABOUT, "6.2.0", "Returns members within a circle or a box."),
     command("geosearchstore", -8, geosearchstore)
         .flags(WRITE | DENYOOM)
         .keys(1, 2, 1)
         .about(
             ABOUT,
             "6.2.0",
-            "Puts places in a circle or a box into a key.",
+            "Stores members within a circle or a box.",
         ),
 ];
 

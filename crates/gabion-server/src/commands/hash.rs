@@ -25,7 +25,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hexists", 3, hexists)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.0.0", "Tells whether a hash has a field."),
+        .about(ABOUT, "2.0.0", "Returns whether a hash has a field."),
     command("hget", 3, hget)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
@@ -69,11 +69,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hrandfield", -2, hrandfield)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Returns fields by chance."),
+        .about(ABOUT, "6.2.0", "Returns random fields."),
     command("hscan", -3, hscan)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.8.0", "Goes through a hash step by step."),
+        .about(ABOUT, "2.8.0", "Iterates over a hash."),
     command("hset", -4, hset).flags(CHANGE).keys(1, 1, 1).about(
         ABOUT,
         "2.0.0",
@@ -82,7 +82,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hsetnx", 4, hsetnx)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.0.0", "Sets a field that is not there."),
+        .about(ABOUT, "2.0.0", "Sets a field if it does not exist."),
     command("hstrlen", 3, hstrlen)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)

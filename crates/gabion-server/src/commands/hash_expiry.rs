@@ -19,11 +19,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hexpire", -6, hexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Lets fields expire after seconds."),
+        .about(ABOUT, "7.4.0", "Sets the expiry of fields, in seconds from now."),
     command("hexpireat", -6, hexpireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Lets fields expire at a second since 1970."),
+        .about(ABOUT, "7.4.0", "Sets the expiry of fields, in seconds since 1970."),
     command("hexpiretime", -5, hexpiretime)
         .flags(LOOK)
         .keys(1, 1, 1)
@@ -43,18 +43,18 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hpersist", -5, hpersist)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Keeps fields that would expire."),
+        .about(ABOUT, "7.4.0", "Removes the expiry of fields."),
     command("hpexpire", -6, hpexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Lets fields expire after milliseconds."),
+        .about(ABOUT, "7.4.0", "Sets the expiry of fields, in milliseconds from now."),
     command("hpexpireat", -6, hpexpireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
         .about(
             ABOUT,
             "7.4.0",
-            "Lets fields expire at a millisecond since 1970.",
+            "Sets the expiry of fields, in milliseconds since 1970.",
         ),
     command("hpexpiretime", -5, hpexpiretime)
         .flags(LOOK)

@@ -28,11 +28,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("pfdebug", 3, pfdebug)
         .flags(WRITE | DENYOOM | ADMIN)
         .keys(2, 2, 1)
-        .about(ABOUT, "2.8.9", "Shows how a sketch is kept."),
+        .about(ABOUT, "2.8.9", "Shows the encoding of a HyperLogLog."),
     command("pfmerge", -2, pfmerge)
         .flags(WRITE | DENYOOM)
         .keys(1, -1, 1)
-        .about(ABOUT, "2.8.9", "Counts what other sketches have counted."),
+        .about(ABOUT, "2.8.9", "Merges HyperLogLogs."),
     command("pfselftest", 1, pfselftest)
         .flags(ADMIN | LONG)
         .about(ABOUT, "2.8.9", "Tests the estimates."),

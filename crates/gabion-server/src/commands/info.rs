@@ -15,7 +15,7 @@ pub(crate) const REDIS_VERSION: &str = "7.0.15";
 pub(crate) const COMMANDS: &[Command] = &[command("info", -1, info).flags(LOADING | STALE).about(
     Group::Server,
     "1.0.0",
-    "Tells what goes on.",
+    "Shows statistics of the server.",
 )];
 
 type Section = fn(&Execution<'_>, &mut String) -> std::fmt::Result;

@@ -15,7 +15,7 @@ const OF_COMMAND: u32 = LOADING | STALE;
 pub(crate) const COMMANDS: &[Command] = &[command("command", -1, all)
     .flags(OF_COMMAND)
     .with(SUBCOMMANDS)
-    .about(Group::Server, "2.8.13", "Tells about all commands.")];
+    .about(Group::Server, "2.8.13", "Returns information about all commands.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("count", 2, count).flags(OF_COMMAND).about(
@@ -38,17 +38,17 @@ const SUBCOMMANDS: &[Command] = &[
         .about(
             Group::Server,
             "7.0.0",
-            "Returns the keys and what is done with them.",
+            "Returns the keys of a command, and how it uses them.",
         ),
     command("help", 2, show_help).flags(OF_COMMAND).about(
         Group::Server,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("info", -2, info).flags(OF_COMMAND).about(
         Group::Server,
         "2.8.13",
-        "Tells about some commands.",
+        "Returns information about some commands.",
     ),
     command("list", -2, list).flags(OF_COMMAND).about(
         Group::Server,
@@ -385,7 +385,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "(no subcommand)",
-            "    Tell about all commands.",
+            "    Return information about all commands.",
             "COUNT",
             "    Count the commands.",
             "DOCS [<command-name> ...]",
@@ -393,9 +393,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "GETKEYS <full-command>",
             "    Return the keys of a full command.",
             "GETKEYSANDFLAGS <full-command>",
-            "    Return the keys, and what is done with them.",
+            "    Return the keys of a command, and how it uses them.",
             "INFO [<command-name> ...]",
-            "    Tell about some commands.",
+            "    Return information about some commands.",
             "LIST [FILTERBY (ACLCAT <category> | PATTERN <pattern> | MODULE <name>)]",
             "    List the names of commands.",
         ],

@@ -27,7 +27,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("exists", -2, exists)
         .flags(READONLY | FAST)
         .keys(1, -1, 1)
-        .about(Group::Generic, "1.0.0", "Counts the keys that are there."),
+        .about(Group::Generic, "1.0.0", "Counts the keys that exist."),
     command("move", 3, move_key)
         .flags(WRITE | FAST)
         .keys(1, 1, 1)
@@ -38,7 +38,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             Group::Generic,
             "1.0.0",
-            "Renames a key, and replaces what has the new name.",
+            "Renames a key, replacing a key with the new name.",
         ),
     command("renamenx", 3, renamenx)
         .flags(WRITE | FAST)
@@ -54,7 +54,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("touch", -2, exists)
         .flags(READONLY | FAST)
         .keys(1, -1, 1)
-        .about(Group::Generic, "3.2.1", "Counts the keys that are there."),
+        .about(Group::Generic, "3.2.1", "Counts the keys that exist."),
     command("type", 2, type_of)
         .flags(READONLY | FAST | ONE_READ)
         .keys(1, 1, 1)

@@ -17,23 +17,23 @@ const ROWS: u64 = 4;
 
 pub(crate) const COMMANDS: &[Command] = &[command("latency", -2, container)
     .with(SUBCOMMANDS)
-    .about(Group::Server, "2.8.13", "Tells how long things take.")];
+    .about(Group::Server, "2.8.13", "Shows latencies.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("doctor", 2, doctor).flags(OF_LATENCY).about(
         Group::Server,
         "2.8.13",
-        "Says what took long, and what helps.",
+        "Reports slow events, and what helps.",
     ),
     command("graph", 3, graph).flags(OF_LATENCY).about(
         Group::Server,
         "2.8.13",
-        "Draws the events of a kind.",
+        "Draws a graph of the events of a kind.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Server,
         "2.8.13",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("histogram", -2, histogram).flags(OF_LATENCY).about(
         Group::Server,
@@ -53,7 +53,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("reset", -2, reset).flags(OF_LATENCY).about(
         Group::Server,
         "2.8.13",
-        "Forgets events, of all kinds or of some.",
+        "Clears events, of all kinds or of some.",
     ),
 ];
 
@@ -140,8 +140,8 @@ fn doctor(execution: &mut Execution<'_>) -> Result<()> {
     let server = execution.server;
     let (least, kinds) = (server.settings.spike_ms(), server.spikes.all());
     let text = match (least, kinds.is_empty()) {
-        (0, true) => "Nothing is noted, as latency-monitor-threshold is 0. CONFIG SET \
-                      latency-monitor-threshold 100 notes what takes 100 ms or longer.\n"
+        (0, true) => "The latency monitor is off, as latency-monitor-threshold is 0. CONFIG SET \
+                      latency-monitor-threshold 100 records events of 100 ms or longer.\n"
             .to_owned(),
         (_, true) => format!("Nothing took {least} ms or longer. All is well.\n"),
         _ => kinds
@@ -241,9 +241,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "DOCTOR",
-            "    Say what took long, and what helps.",
+            "    Report slow events, and what helps.",
             "GRAPH <event>",
-            "    Draw the events of a kind.",
+            "    Draw a graph of the events of a kind.",
             "HISTOGRAM [<command> ...]",
             "    Return how many calls of commands took less than so many microseconds.",
             "HISTORY <event>",
@@ -251,7 +251,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "LATEST",
             "    Return the last event of each kind.",
             "RESET [<event> ...]",
-            "    Forget events, of all kinds or of some.",
+            "    Clear events, of all kinds or of some.",
         ],
     );
     Ok(())

@@ -17,7 +17,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("lindex", 3, lindex)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Returns an element by its place."),
+        .about(ABOUT, "1.0.0", "Returns an element by its index."),
     command("linsert", 5, linsert)
         .flags(WRITE | DENYOOM | DIRECT)
         .keys(1, 1, 1)
@@ -37,7 +37,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("lpos", -3, lpos)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.0.6", "Returns the places of an element."),
+        .about(ABOUT, "6.0.6", "Returns the positions of an element."),
     command("lpush", -3, lpush).flags(ADD).keys(1, 1, 1).about(
         ABOUT,
         "1.0.0",
@@ -49,7 +49,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.2.0",
-            "Adds elements at the front of a list that is there.",
+            "Adds elements at the front of a list that exists.",
         ),
     command("lrange", 4, lrange)
         .flags(READONLY)
@@ -86,7 +86,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.2.0",
-            "Adds elements at the end of a list that is there.",
+            "Adds elements at the end of a list that exists.",
         ),
 ];
 

@@ -30,7 +30,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes elements of the first list that has some, or waits.",
+            "Removes and returns elements of the first list that is not empty, or waits.",
         ),
     command("blpop", -3, blpop)
         .flags(WAIT | DIRECT)
@@ -38,7 +38,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.0.0",
-            "Takes the first element of a list, or waits for one.",
+            "Removes and returns the first element of a list, or waits for one.",
         ),
     command("brpop", -3, brpop)
         .flags(WAIT | DIRECT)
@@ -46,7 +46,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.0.0",
-            "Takes the last element of a list, or waits for one.",
+            "Removes and returns the last element of a list, or waits for one.",
         ),
     command("brpoplpush", 4, brpoplpush)
         .flags(WAIT | DENYOOM)
@@ -66,7 +66,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes elements of the first list that has some.",
+            "Removes and returns elements of the first list that is not empty.",
         ),
     command("rpoplpush", 3, rpoplpush)
         .flags(WRITE | DENYOOM)
@@ -222,7 +222,7 @@ fn brpop(execution: &mut Execution<'_>) -> Result<()> {
     pop_or_wait(execution, End::Right)
 }
 
-/// What a command says that takes from the first of several keys that has something.
+/// The arguments of a command that pops from the first of several keys that is not empty.
 #[derive(Debug)]
 pub(crate) struct Takes<'a> {
     /// The keys.

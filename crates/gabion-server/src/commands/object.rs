@@ -13,7 +13,7 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 
 pub(crate) const COMMANDS: &[Command] = &[command("object", -2, container)
     .with(SUBCOMMANDS)
-    .about(Group::Generic, "2.2.3", "Tells how a key is kept.")];
+    .about(Group::Generic, "2.2.3", "Shows the encoding of a key.")];
 
 /// Bytes of a record beside its key and its body, about.
 const HEAD_BYTES: usize = 24;
@@ -33,12 +33,12 @@ const SUBCOMMANDS: &[Command] = &[
     command("freq", 3, freq)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(Group::Generic, "4.0.0", "Is refused: uses are not counted."),
-    command("help", 2, show_help).about(Group::Generic, "6.2.0", "Tells about the subcommands."),
+        .about(Group::Generic, "4.0.0", "Always fails: accesses are not counted."),
+    command("help", 2, show_help).about(Group::Generic, "6.2.0", "Lists the subcommands."),
     command("idletime", 3, idletime)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(Group::Generic, "2.2.3", "Is refused: uses are not noted."),
+        .about(Group::Generic, "2.2.3", "Always fails: access times are not recorded."),
     command("refcount", 3, refcount)
         .flags(READONLY)
         .keys(2, 2, 1)
@@ -223,7 +223,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "ENCODING <key>",
             "    Return the form that Redis would have for the key.",
             "REFCOUNT <key>",
-            "    Return 1 for a key that is there.",
+            "    Return 1 if the key exists.",
         ],
     );
     Ok(())

@@ -7,7 +7,7 @@ use crate::random;
 use crate::store::members::{Members, Pair};
 use crate::store::work::Work;
 
-/// What to pick.
+/// How many random members to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picks {
     /// One member, not in an array.

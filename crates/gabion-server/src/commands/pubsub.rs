@@ -21,7 +21,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("pubsub", -2, container).with(SUBCOMMANDS).about(
         Group::PubSub,
         "2.8.0",
-        "Tells about channels.",
+        "Shows channels and their subscribers.",
     ),
     command("punsubscribe", -1, punsubscribe)
         .flags(OF_SUBSCRIBERS)
@@ -58,7 +58,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::PubSub,
         "6.2.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("numpat", 2, numpat)
         .flags(PUBSUB | LOADING | STALE)

@@ -22,12 +22,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("randomkey", 1, randomkey).flags(READONLY).about(
         Group::Generic,
         "1.0.0",
-        "Returns a key by chance.",
+        "Returns a random key.",
     ),
     command("scan", -2, scan).flags(READONLY).about(
         Group::Generic,
         "2.8.0",
-        "Goes through the keys step by step.",
+        "Iterates over keys.",
     ),
 ];
 

@@ -45,22 +45,22 @@ const SUBCOMMANDS: &[Command] = &[
     command("debug", 3, debug).flags(NOSCRIPT).about(
         ABOUT,
         "3.2.0",
-        "Is refused: there is no debugger.",
+        "Always fails: there is no debugger.",
     ),
     command("exists", -3, exists).flags(NOSCRIPT).about(
         ABOUT,
         "2.6.0",
-        "Tells which scripts are loaded.",
+        "Returns which scripts are loaded.",
     ),
     command("flush", -2, flush).flags(NOSCRIPT | ALONE).about(
         ABOUT,
         "2.6.0",
-        "Forgets all scripts.",
+        "Removes all scripts.",
     ),
     command("help", 2, show_help).flags(STALE).about(
         ABOUT,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("kill", 2, kill).flags(NOSCRIPT | ALLOW_BUSY).about(
         ABOUT,
@@ -237,9 +237,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "EXISTS <sha1> [<sha1> ...]",
-            "    Tell which scripts are loaded.",
+            "    Return which scripts are loaded.",
             "FLUSH [ASYNC|SYNC]",
-            "    Forget all scripts.",
+            "    Remove all scripts.",
             "KILL",
             "    End the script that runs.",
             "LOAD <script>",

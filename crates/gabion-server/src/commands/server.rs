@@ -48,7 +48,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             Group::Server,
             "2.8.12",
-            "Tells that the server follows no other.",
+            "Reports that this server is not a replica.",
         ),
     command("save", 1, save)
         .flags(ADMIN | NOSCRIPT | NO_MULTI | LONG)

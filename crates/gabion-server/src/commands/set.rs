@@ -56,7 +56,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("sismember", 3, sismember)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Tells whether a set has a member."),
+        .about(ABOUT, "1.0.0", "Returns whether a set has a member."),
     command("smembers", 2, smembers)
         .flags(READONLY)
         .keys(1, 1, 1)
@@ -64,7 +64,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("smismember", -3, smismember)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Tells which members a set has."),
+        .about(ABOUT, "6.2.0", "Returns which of several members a set has."),
     command("smove", 4, smove)
         .flags(WRITE | FAST)
         .keys(1, 2, 1)
@@ -75,12 +75,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "1.0.0",
-            "Returns members by chance and removes them.",
+            "Removes and returns random members.",
         ),
     command("srandmember", -2, srandmember)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Returns members by chance."),
+        .about(ABOUT, "1.0.0", "Returns random members."),
     command("srem", -3, srem)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
@@ -88,7 +88,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("sscan", -3, sscan)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.8.0", "Goes through a set step by step."),
+        .about(ABOUT, "2.8.0", "Iterates over a set."),
     command("sunion", -2, sunion)
         .flags(READONLY)
         .keys(1, -1, 1)

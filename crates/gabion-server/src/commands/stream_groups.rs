@@ -39,7 +39,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("xgroup", -2, container).with(SUBCOMMANDS).about(
         ABOUT,
         "5.0.0",
-        "Makes and removes groups.",
+        "Creates, changes and removes groups.",
     ),
     command("xpending", -3, xpending)
         .flags(READONLY)
@@ -72,7 +72,7 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(WRITE)
         .keys(2, 2, 1)
         .about(ABOUT, "5.0.0", "Removes a group."),
-    command("help", 2, show_help).about(ABOUT, "5.0.0", "Tells about the subcommands."),
+    command("help", 2, show_help).about(ABOUT, "5.0.0", "Lists the subcommands."),
     command("setid", -5, setid)
         .flags(WRITE)
         .keys(2, 2, 1)
@@ -779,9 +779,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "CREATE <key> <groupname> <id|$> [option]",
-            "    Make a group. Options are:",
+            "    Create a group. Options are:",
             "    * MKSTREAM",
-            "      Make the stream if it is not there.",
+            "      Create the stream if it does not exist.",
             "    * ENTRIESREAD entries_read",
             "      Say how many entries the group has read.",
             "CREATECONSUMER <key> <groupname> <consumer>",

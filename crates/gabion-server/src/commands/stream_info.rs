@@ -13,7 +13,7 @@ const ABOUT: Group = Group::Stream;
 pub(crate) const COMMANDS: &[Command] = &[command("xinfo", -2, container).with(SUBCOMMANDS).about(
     ABOUT,
     "5.0.0",
-    "Tells about streams.",
+    "Shows streams, groups and consumers.",
 )];
 
 const SUBCOMMANDS: &[Command] = &[
@@ -25,11 +25,11 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(READONLY)
         .keys(2, 2, 1)
         .about(ABOUT, "5.0.0", "Lists the groups of a stream."),
-    command("help", 2, show_help).about(ABOUT, "5.0.0", "Tells about the subcommands."),
+    command("help", 2, show_help).about(ABOUT, "5.0.0", "Lists the subcommands."),
     command("stream", -3, of_stream)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(ABOUT, "5.0.0", "Tells about a stream."),
+        .about(ABOUT, "5.0.0", "Shows a stream."),
 ];
 
 fn find(execution: &mut Execution<'_>) -> Result<Stream> {
@@ -234,7 +234,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "GROUPS <key>",
             "    List the groups of a stream.",
             "STREAM <key> [FULL [COUNT <count>]",
-            "    Tell about a stream.",
+            "    Show a stream.",
         ],
     );
     Ok(())

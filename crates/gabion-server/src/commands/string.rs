@@ -36,7 +36,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("getset", 3, getset)
         .flags(CHANGE | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Replaces a string and returns what it was."),
+        .about(ABOUT, "1.0.0", "Sets a string and returns the old one."),
     command("mget", -2, mget)
         .flags(READONLY | FAST)
         .keys(1, -1, 1)
@@ -51,7 +51,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "1.0.1",
-            "Sets several strings together, if none of the keys is there.",
+            "Sets several strings together, if none of the keys exists.",
         ),
     command("psetex", 4, psetex)
         .flags(CHANGE)
@@ -72,7 +72,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("setnx", 3, setnx)
         .flags(CHANGE | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Sets a string if its key is not there."),
+        .about(ABOUT, "1.0.0", "Sets a string if its key does not exist."),
     command("setrange", 4, setrange)
         .flags(CHANGE)
         .keys(1, 1, 1)

@@ -16,27 +16,28 @@ const OF_TRANSACTIONS: u32 = NOSCRIPT | LOADING | STALE | UNQUEUED;
 pub(crate) const COMMANDS: &[Command] = &[
     command("discard", 1, discard)
         .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
-        .about(Group::Transactions, "2.0.0", "Forgets the queued commands."),
+        .about(Group::Transactions, "2.0.0", "Discards the queued commands."),
     command("exec", 1, exec)
         .flags(OF_TRANSACTIONS | ALONE)
         .about(
             Group::Transactions,
             "1.2.0",
-            "Runs the queued commands as a whole.",
+            "Runs the queued commands atomically.",
         ),
     command("multi", 1, multi)
         .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
-        .about(Group::Transactions, "1.2.0", "Begins to queue commands."),
+        .about(Group::Transactions, "1.2.0", "Begins a transaction: queues the commands that \
+                                              follow."),
     command("unwatch", 1, unwatch)
         .flags(NOSCRIPT | LOADING | STALE | FAST)
-        .about(Group::Transactions, "2.2.0", "Watches no key any more."),
+        .about(Group::Transactions, "2.2.0", "Stops watching keys."),
     command("watch", -2, watch)
         .flags(OF_TRANSACTIONS | FAST | READONLY)
         .keys(1, -1, 1)
         .about(
             Group::Transactions,
             "2.2.0",
-            "Makes EXEC fail if a key changes.",
+            "Makes EXEC fail if one of the keys changes.",
         ),
 ];
 

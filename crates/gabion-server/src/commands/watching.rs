@@ -17,23 +17,23 @@ const OF_LOG: u32 = ADMIN | LOADING | STALE;
 pub(crate) const COMMANDS: &[Command] = &[
     command("monitor", 1, monitor)
         .flags(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI)
-        .about(Group::Server, "1.0.0", "Shows all commands that run."),
+        .about(Group::Server, "1.0.0", "Streams all executed commands."),
     command("slowlog", -2, container).with(SUBCOMMANDS).about(
         Group::Server,
         "2.2.12",
-        "Tells which commands were slow.",
+        "Shows slow commands.",
     ),
     command("wait", 3, wait).flags(NOSCRIPT | BLOCKING).about(
         Group::Generic,
         "3.0.0",
-        "Waits for replicas, of which there are none.",
+        "Waits for replicas; this server has none.",
     ),
     command("waitaof", 4, waitaof)
         .flags(NOSCRIPT | BLOCKING | LONG)
         .about(
             Group::Generic,
             "7.2.0",
-            "Waits until what was written is on the medium.",
+            "Waits until earlier writes are on the medium.",
         ),
 ];
 
@@ -41,22 +41,22 @@ const SUBCOMMANDS: &[Command] = &[
     command("get", -2, get).flags(OF_LOG).about(
         Group::Server,
         "2.2.12",
-        "Returns the commands that were slow.",
+        "Returns the entries of the slow log.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         Group::Server,
         "6.2.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("len", 2, length).flags(OF_LOG).about(
         Group::Server,
         "2.2.12",
-        "Counts the commands that were slow.",
+        "Counts the entries of the slow log.",
     ),
     command("reset", 2, reset).flags(OF_LOG).about(
         Group::Server,
         "2.2.12",
-        "Forgets the commands that were slow.",
+        "Clears the slow log.",
     ),
 ];
 
@@ -158,7 +158,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "LEN",
             "    Count the commands that were slow.",
             "RESET",
-            "    Forget the commands that were slow.",
+            "    Clear the slow log.",
         ],
     );
     Ok(())

@@ -36,14 +36,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("zrandmember", -2, zrandmember)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Returns members by chance."),
+        .about(ABOUT, "6.2.0", "Returns random members."),
     command("zrank", -3, zrank)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
         .about(
             ABOUT,
             "2.0.0",
-            "Returns the place of a member from the lowest score.",
+            "Returns the rank of a member, from the lowest score.",
         ),
     command("zrem", -3, zrem)
         .flags(WRITE | FAST | DIRECT)
@@ -55,12 +55,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.0.0",
-            "Returns the place of a member from the highest score.",
+            "Returns the rank of a member, from the highest score.",
         ),
     command("zscan", -3, zscan)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.8.0", "Goes through a sorted set step by step."),
+        .about(ABOUT, "2.8.0", "Iterates over a sorted set."),
     command("zscore", 3, zscore)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)

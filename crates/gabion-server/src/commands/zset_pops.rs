@@ -20,7 +20,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes members of the first set that has some, or waits.",
+            "Removes and returns members of the first set that is not empty, or waits.",
         ),
     command("bzpopmax", -3, bzpopmax)
         .flags(WRITE | NOSCRIPT | FAST | BLOCKING | DIRECT)
@@ -28,7 +28,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "5.0.0",
-            "Takes the member with the highest score, or waits.",
+            "Removes and returns the member with the highest score, or waits for one.",
         ),
     command("bzpopmin", -3, bzpopmin)
         .flags(WRITE | NOSCRIPT | FAST | BLOCKING | DIRECT)
@@ -36,7 +36,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "5.0.0",
-            "Takes the member with the lowest score, or waits.",
+            "Removes and returns the member with the lowest score, or waits for one.",
         ),
     command("zmpop", -4, zmpop)
         .flags(WRITE | DIRECT)
@@ -44,16 +44,16 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes members of the first set that has some.",
+            "Removes and returns members of the first set that is not empty.",
         ),
     command("zpopmax", -2, zpopmax)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "5.0.0", "Takes the members with the highest scores."),
+        .about(ABOUT, "5.0.0", "Removes and returns the members with the highest scores."),
     command("zpopmin", -2, zpopmin)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "5.0.0", "Takes the members with the lowest scores."),
+        .about(ABOUT, "5.0.0", "Removes and returns the members with the lowest scores."),
 ];
 
 /// Takes members from an end of a set, and saves it.

@@ -71,7 +71,7 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
                            'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; \
                            form-action 'none'; frame-ancestors 'none'";
 
-/// What the answers come from.
+/// The state from which HTTP requests are answered.
 #[derive(Debug)]
 pub(crate) struct Http {
     config: HttpConfig,

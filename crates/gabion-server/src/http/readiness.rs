@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::Http;
 use crate::server::Server;
 
-/// How far a server is.
+/// The phase of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The store is being opened.

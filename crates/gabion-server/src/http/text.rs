@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// What kind of number a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// It only grows, or begins anew.

@@ -27,7 +27,7 @@ const ARGUMENTS_MAX: i64 = 1024 * 1024 * 1024;
 const UNKNOWN_ARGUMENTS_MAX: i64 = 10;
 const UNKNOWN_BYTES_MAX: i64 = 16 << 10;
 
-/// What a request may be.
+/// Limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The longest argument, in bytes.
@@ -36,7 +36,7 @@ pub(crate) struct Limits {
     pub(crate) is_unknown: bool,
 }
 
-/// What the bytes so far are.
+/// The result of parsing the bytes received so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// A request of so many bytes; [`Parser::args`] has its arguments. Those of an empty line are
@@ -46,7 +46,7 @@ pub(crate) enum Parsed {
     Incomplete(usize),
 }
 
-/// Bytes that are no request. The connection says so and ends.
+/// Bytes that are not a request. The connection replies with the error and ends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     /// The number of arguments is none, or too large.
@@ -78,7 +78,7 @@ pub(crate) enum Malformed {
     UnknownLength,
 }
 
-/// What has been found of the request that is coming.
+/// The state of parsing a request.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
     /// Bytes that have been looked at (I1).

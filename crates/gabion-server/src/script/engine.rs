@@ -53,7 +53,7 @@ pub(crate) struct Library {
     pub(crate) functions: BTreeMap<Vec<u8>, Registered>,
 }
 
-/// What is run.
+/// The script or function to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     /// The script, or the function.

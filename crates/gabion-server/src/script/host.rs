@@ -10,7 +10,7 @@
 
 use mlua::{Lua, MultiValue, Table, Value};
 
-/// Results, or why there are none.
+/// Results, or an error.
 pub(crate) type Outcome = Result<Vec<Value>, String>;
 
 /// One result.

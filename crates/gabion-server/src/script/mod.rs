@@ -30,7 +30,7 @@ pub(crate) use engine::{Call, Engine, Library, Registered};
 pub(crate) use functions::{FLAGS, metadata};
 pub(crate) use running::{BUSY_FUNCTION, BUSY_SCRIPT, Kill, Running};
 
-/// A program that is known by its hash.
+/// A script, known by its hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     /// What is compiled.
@@ -90,7 +90,7 @@ impl Script {
     }
 }
 
-/// All programs, and what runs them.
+/// All scripts, and the interpreters that run them.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     /// Scripts by hash.

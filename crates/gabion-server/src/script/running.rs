@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// How long a library's program may take, in milliseconds.
 const LOAD_MS_MAX: u64 = 500;
 
-/// The script that runs now, if one does.
+/// The running script, if there is one.
 #[derive(Debug)]
 pub(crate) struct Running {
     epoch: Instant,
@@ -24,7 +24,7 @@ pub(crate) struct Running {
     told: Mutex<(String, Vec<Vec<u8>>)>,
 }
 
-/// What `SCRIPT KILL` finds.
+/// The outcome of `SCRIPT KILL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kill {
     /// No script runs.

@@ -39,7 +39,7 @@ pub(crate) struct Field {
     pub(crate) value: Vec<u8>,
 }
 
-/// A hash that is open.
+/// An open hash: its content in memory, until it is saved.
 #[derive(Debug)]
 pub(crate) struct Hash {
     members: Members,

@@ -48,7 +48,7 @@ pub(crate) enum End {
     Right,
 }
 
-/// A list that is open.
+/// An open list: its content in memory, until it is saved.
 #[derive(Debug)]
 pub(crate) struct List {
     space: u16,

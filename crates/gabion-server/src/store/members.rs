@@ -28,7 +28,7 @@ use super::work::{Room, Work};
 use crate::fault::{Fault, Result};
 use crate::random;
 
-/// A member and what belongs to it.
+/// A member and its payload.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 /// Collections up to this size give random members from all that they have.
@@ -51,7 +51,7 @@ enum Form {
     },
 }
 
-/// A collection that is open.
+/// An open collection: its content in memory, until it is saved.
 #[derive(Debug)]
 pub(crate) struct Members {
     space: u16,

@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// What stands in front of the body.
+/// The head of a record, before the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The type.
@@ -130,10 +130,10 @@ impl Head {
     }
 }
 
-/// The record of a key, as it was read.
+/// The record of a key, as read from the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Meta {
-    /// What stands in front of the body.
+    /// The head of a record, before the body.
     pub(crate) head: Head,
     record: Slice,
     body: usize,
@@ -185,7 +185,7 @@ impl Meta {
     }
 }
 
-/// What has become of a collection's key.
+/// The effect of a save on a collection's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Saved {
     /// Nothing has changed.

@@ -40,7 +40,7 @@ pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// An item and where it stands, its length included.
+/// An item and its place, which includes its length.
 #[derive(Clone, Debug)]
 pub(crate) struct Item<'a> {
     /// Its bytes.
@@ -61,7 +61,7 @@ pub(crate) fn items(row: &[u8]) -> impl Iterator<Item = Item<'_>> + Clone {
     })
 }
 
-/// A member, what belongs to it, and where both stand.
+/// A member, its payload, and the places of both.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair<'a> {
     /// The member.

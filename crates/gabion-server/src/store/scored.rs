@@ -68,7 +68,7 @@ fn is_within<T: PartialOrd>(min: &Bound<T>, max: &Bound<T>, value: &T) -> bool {
     is_above && is_below
 }
 
-/// A sorted set that is open.
+/// An open sorted set: its content in memory, until it is saved.
 #[derive(Debug)]
 pub(crate) struct ScoredSet {
     members: Members,

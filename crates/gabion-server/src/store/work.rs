@@ -52,7 +52,7 @@ pub(crate) enum Room {
     Settings,
 }
 
-/// How a command does its work.
+/// How a command reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
     /// All reads, then the writes.
@@ -79,7 +79,7 @@ struct Loaded {
     found: Option<Option<Meta>>,
 }
 
-/// Something that happened to a key, to be published.
+/// A keyspace event, to be published.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// Its class.
@@ -92,7 +92,7 @@ pub(crate) struct Event {
     pub(crate) key: Vec<u8>,
 }
 
-/// What a commit does to the counts of a database.
+/// The effect of a commit on the size of a database.
 #[derive(Debug)]
 enum Change {
     Add(Size),
