@@ -156,7 +156,10 @@ fn set_all<O, T: AsRef<str>>(
         let setting = settings.iter().find(|setting| setting.name == name);
         let Some(setting) = setting else {
             let known: Vec<_> = settings.iter().map(|setting| setting.name).collect();
-            let why = format!("a {owner} has no option of this name; choose from: {}", known.join(", "));
+            let why = format!(
+                "a {owner} has no option of this name; choose from: {}",
+                known.join(", ")
+            );
             return Err(invalid(name, &why));
         };
         (setting.set)(options, text).map_err(|why| invalid(name, &why))?;

@@ -134,7 +134,12 @@ fn clear(part: &Path, mark: &str) -> Result<Option<File>, Failure> {
 
 /// Locks the file at `part`, which is gone or another one if somebody else works on it.
 fn lock(file: &File, part: &Path) -> Result<(), Failure> {
-    let taken = || Failure::new(format!("another process is writing {}; wait until it has finished", part.display()));
+    let taken = || {
+        Failure::new(format!(
+            "another process is writing {}; wait until it has finished",
+            part.display()
+        ))
+    };
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(taken()),

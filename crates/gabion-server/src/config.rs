@@ -614,8 +614,7 @@ fn normal(form: Form, value: &str) -> Result<String, String> {
                 Ok(texts.join(" "))
             }
             None => Err(
-                "latency-tracking-info-percentiles should consist of percentages from 0 \
-                         to 100"
+                "latency-tracking-info-percentiles should consist of percentages from 0 to 100"
                     .to_owned(),
             ),
         },

@@ -241,8 +241,8 @@ impl KeyspaceOptions {
             let value = reader.bytes()?;
             if tag == 5 {
                 let name = std::str::from_utf8(value);
-                let name =
-                    name.map_err(|_| reader.malformed("the name of a merge operator is not UTF-8"))?;
+                let name = name
+                    .map_err(|_| reader.malformed("the name of a merge operator is not UTF-8"))?;
                 options.merge = Some(MergeOperator::named(name));
                 continue;
             }

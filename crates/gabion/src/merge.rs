@@ -199,8 +199,8 @@ impl MergeOperator {
     }
 
     fn operator(&self) -> Result<&dyn Merge, MergeError> {
-        let unknown = || MergeError::from("the program has named the operator, but not given its \
-                                           function");
+        let unknown =
+            || MergeError::from("the program has named the operator, but not given its function");
         self.own.as_deref().ok_or_else(unknown)
     }
 

@@ -133,7 +133,11 @@ fn book(tree: &Tree) -> Vec<Finding> {
         }
     }
     for (line, path) in listed.iter().filter(|(_, path)| !is_page(path)) {
-        found.push(Finding::new(SUMMARY, *line, format!("{path} is not a page")));
+        found.push(Finding::new(
+            SUMMARY,
+            *line,
+            format!("{path} is not a page"),
+        ));
     }
     found
 }

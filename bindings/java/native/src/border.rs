@@ -75,8 +75,9 @@ impl<T: Default> ErrorPolicy<T, Fallen> for ThrowGabion {
         if !env.exception_check() {
             let failure = match thrown {
                 Thrown::Failure(failure) => failure,
-                Thrown::Vm(error) => Failure::Panicked(format!("the Java VM refused the call: \
-                                                                {error}")),
+                Thrown::Vm(error) => {
+                    Failure::Panicked(format!("the Java VM refused the call: {error}"))
+                }
             };
             throw(env, &failure)?;
         }
@@ -264,8 +265,8 @@ pub fn fill_buffer(
 pub fn array<'l>(env: &mut Env<'l>, bytes: &[u8]) -> Result<JByteArray<'l>> {
     if i32::try_from(bytes.len()).is_err() {
         let len = bytes.len();
-        let why = format!("the reply has {len} bytes, more than an array can have; ask for less at \
-                           once");
+        let why =
+            format!("the reply has {len} bytes, more than an array can have; ask for less at once");
         return Err(Failure::Refused(Code::Limit, why).into());
     }
     env.byte_array_from_slice(bytes).of_vm()

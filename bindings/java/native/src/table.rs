@@ -117,7 +117,10 @@ impl Table {
                     entry: None,
                 });
                 slot.map_err(|_| {
-                    Failure::Refused(Code::Limit, "too many objects are open at once; close some".into())
+                    Failure::Refused(
+                        Code::Limit,
+                        "too many objects are open at once; close some".into(),
+                    )
                 })?
             }
         };

@@ -323,10 +323,7 @@ pub(super) fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> 
     };
     let what = match report.is_interrupted {
         true => "the run was interrupted".to_owned(),
-        false => format!(
-            "not every trial finished: {}",
-            report.notes.join("; ")
-        ),
+        false => format!("not every trial finished: {}", report.notes.join("; ")),
     };
     Err(Failure::new(format!("{what}{kept}")))
 }

@@ -196,8 +196,8 @@ fn fill(
         Some(name) => named(name)?.ok_or_else(|| missing(name))?,
         None => {
             let first = fields.first().map(|(name, _)| name.as_str());
-            let first = first.ok_or("the object has no field that can be the key; name one with \
-                                     --key")?;
+            let first =
+                first.ok_or("the object has no field that can be the key; name one with --key")?;
             let key = named(KEY_FIELD)?;
             key.or(named(first)?).ok_or_else(|| missing(first))?
         }
@@ -356,7 +356,9 @@ impl<'a> DumpLines<'a> {
             None => Ok(false),
             Some(_) => {
                 self.lines.advance()?;
-                Err(self.lines.wrong("the dump is damaged: more lines follow the last one"))
+                Err(self
+                    .lines
+                    .wrong("the dump is damaged: more lines follow the last one"))
             }
         }
     }

@@ -187,8 +187,9 @@ impl<R: Read> Read for Unpacked<R> {
                 io::ErrorKind::UnexpectedEof => {
                     wrong("the file is cut off: the compressed data does not end".to_owned())
                 }
-                _ if is_packed => wrong(format!("the compressed data of the file is damaged: \
-                                                 {error}")),
+                _ if is_packed => wrong(format!(
+                    "the compressed data of the file is damaged: {error}"
+                )),
                 _ => error,
             }
         })
@@ -267,7 +268,9 @@ impl<R: BufRead> Utf16<R> {
     fn fail(&mut self, what: &str, done: usize) {
         let at = self.at + done as u64;
         self.raw.clear();
-        self.failure = Some(wrong(format!("the UTF-16 text of the file {what} at byte {at}")));
+        self.failure = Some(wrong(format!(
+            "the UTF-16 text of the file {what} at byte {at}"
+        )));
     }
 }
 

@@ -119,7 +119,10 @@ fn bad_repositories_and_backups_are_told() {
         "--db",
         text(&missing),
     ];
-    names(sentence(&bare(&arguments)), &["no backup 9", "choose from: 1"]);
+    names(
+        sentence(&bare(&arguments)),
+        &["no backup 9", "choose from: 1"],
+    );
     assert!(!missing.exists());
 
     let objects = Path::new(repo).read_dir().unwrap().flatten();

@@ -88,7 +88,10 @@ pub(super) fn exists(disk: &Disk) -> Result<bool> {
 pub(super) fn no_tree(disk: &Disk) -> Error {
     Error::NotASpace {
         path: disk.path().to_path_buf(),
-        why: format!("the directory has no file {}", disk.path_of(TREE_NAME).display()),
+        why: format!(
+            "the directory has no file {}",
+            disk.path_of(TREE_NAME).display()
+        ),
     }
 }
 
@@ -100,8 +103,9 @@ pub(super) fn check_alone(disk: &Disk) -> Result<()> {
         None => Ok(()),
         Some(name) => Err(Error::NotASpace {
             path: disk.path().to_path_buf(),
-            why: format!("the directory holds something else, {name}; choose a directory for the \
-                          space alone"),
+            why: format!(
+                "the directory holds something else, {name}; choose a directory for the space alone"
+            ),
         }),
     }
 }

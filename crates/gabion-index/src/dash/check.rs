@@ -102,10 +102,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
                     return Err(Error::damaged("the place of an entry", segment.offset()));
                 }
                 if !keys.insert(self.key_of(word)?) {
-                    return Err(Error::damaged(
-                        "a duplicate key",
-                        segment.offset(),
-                    ));
+                    return Err(Error::damaged("a duplicate key", segment.offset()));
                 }
             }
         }

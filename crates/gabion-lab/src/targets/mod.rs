@@ -142,7 +142,9 @@ mod tests {
         assert!(sentence("redb").ends_with("--features rust-peers`"));
         assert!(sentence("bf-tree").ends_with("--features rust-peers`"));
         assert!(sentence("tidesdb").ends_with("--features tidesdb`"));
-        assert!(sentence("rocks").contains("there is no target rocks; choose from: wip, flex, empty"));
+        assert!(
+            sentence("rocks").contains("there is no target rocks; choose from: wip, flex, empty")
+        );
         let mut peer = empty::TARGET;
         peer.name = "rocksdb";
         let registry = Registry::new(&[peer]);

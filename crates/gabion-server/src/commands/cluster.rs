@@ -11,7 +11,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("cluster", -2, container)
         .flags(NOSCRIPT)
         .with(SUBCOMMANDS)
-        .about(ABOUT, "3.0.0", "Reports that this server has no cluster mode."),
+        .about(
+            ABOUT,
+            "3.0.0",
+            "Reports that this server has no cluster mode.",
+        ),
     of_connection("asking"),
     of_connection("readonly"),
     of_connection("readwrite"),
@@ -36,11 +40,9 @@ const SUBCOMMANDS: &[Command] = &[
     refused("reset", -2),
     refused("shards", 2),
     refused("slots", 2),
-    command("help", 2, show_help).flags(STALE).about(
-        ABOUT,
-        "5.0.0",
-        "Lists the subcommands.",
-    ),
+    command("help", 2, show_help)
+        .flags(STALE)
+        .about(ABOUT, "5.0.0", "Lists the subcommands."),
 ];
 
 const fn refused(name: &'static str, arity: i32) -> Command {

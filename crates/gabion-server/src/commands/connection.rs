@@ -40,11 +40,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(Group::Connection, "1.0.0", "Ends the connection."),
     command("reset", 1, reset)
         .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
-        .about(
-            Group::Connection,
-            "6.2.0",
-            "Resets the connection.",
-        ),
+        .about(Group::Connection, "6.2.0", "Resets the connection."),
     command("select", 2, select).flags(OF_CONNECTION).about(
         Group::Connection,
         "1.0.0",

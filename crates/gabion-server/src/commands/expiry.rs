@@ -14,7 +14,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("expire", -3, expire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::Generic, "1.0.0", "Sets the expiry of a key, in seconds from now."),
+        .about(
+            Group::Generic,
+            "1.0.0",
+            "Sets the expiry of a key, in seconds from now.",
+        ),
     command("expireat", -3, expireat)
         .flags(CHANGE)
         .keys(1, 1, 1)

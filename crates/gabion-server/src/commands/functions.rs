@@ -47,11 +47,9 @@ const SUBCOMMANDS: &[Command] = &[
     command("flush", -2, flush)
         .flags(NOSCRIPT | WRITE | ALONE)
         .about(ABOUT, "7.0.0", "Removes all libraries."),
-    command("help", 2, show_help).flags(STALE).about(
-        ABOUT,
-        "7.0.0",
-        "Lists the subcommands.",
-    ),
+    command("help", 2, show_help)
+        .flags(STALE)
+        .about(ABOUT, "7.0.0", "Lists the subcommands."),
     command("kill", 2, kill).flags(NOSCRIPT | ALLOW_BUSY).about(
         ABOUT,
         "7.0.0",

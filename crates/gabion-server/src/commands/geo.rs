@@ -38,19 +38,35 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("georadius", -6, georadius)
         .flags(WRITE | DENYOOM)
         .stored_keys("STORE")
-        .about(ABOUT, "3.2.0", "Returns members within a radius of a point."),
+        .about(
+            ABOUT,
+            "3.2.0",
+            "Returns members within a radius of a point.",
+        ),
     command("georadius_ro", -6, georadius_ro)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.10", "Returns members within a radius of a point."),
+        .about(
+            ABOUT,
+            "3.2.10",
+            "Returns members within a radius of a point.",
+        ),
     command("georadiusbymember", -5, georadiusbymember)
         .flags(WRITE | DENYOOM)
         .stored_keys("STORE")
-        .about(ABOUT, "3.2.0", "Returns members within a radius of another member."),
+        .about(
+            ABOUT,
+            "3.2.0",
+            "Returns members within a radius of another member.",
+        ),
     command("georadiusbymember_ro", -5, georadiusbymember_ro)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.10", "Returns members within a radius of another member."),
+        .about(
+            ABOUT,
+            "3.2.10",
+            "Returns members within a radius of another member.",
+        ),
     command("geosearch", -7, geosearch)
         .flags(READONLY)
         .keys(1, 1, 1)
@@ -58,11 +74,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("geosearchstore", -8, geosearchstore)
         .flags(WRITE | DENYOOM)
         .keys(1, 2, 1)
-        .about(
-            ABOUT,
-            "6.2.0",
-            "Stores members within a circle or a box.",
-        ),
+        .about(ABOUT, "6.2.0", "Stores members within a circle or a box."),
 ];
 
 /// The place of two arguments.

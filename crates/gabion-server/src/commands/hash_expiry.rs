@@ -19,11 +19,19 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hexpire", -6, hexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Sets the expiry of fields, in seconds from now."),
+        .about(
+            ABOUT,
+            "7.4.0",
+            "Sets the expiry of fields, in seconds from now.",
+        ),
     command("hexpireat", -6, hexpireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Sets the expiry of fields, in seconds since 1970."),
+        .about(
+            ABOUT,
+            "7.4.0",
+            "Sets the expiry of fields, in seconds since 1970.",
+        ),
     command("hexpiretime", -5, hexpiretime)
         .flags(LOOK)
         .keys(1, 1, 1)
@@ -47,7 +55,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hpexpire", -6, hpexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Sets the expiry of fields, in milliseconds from now."),
+        .about(
+            ABOUT,
+            "7.4.0",
+            "Sets the expiry of fields, in milliseconds from now.",
+        ),
     command("hpexpireat", -6, hpexpireat)
         .flags(CHANGE)
         .keys(1, 1, 1)

@@ -15,7 +15,11 @@ const OF_COMMAND: u32 = LOADING | STALE;
 pub(crate) const COMMANDS: &[Command] = &[command("command", -1, all)
     .flags(OF_COMMAND)
     .with(SUBCOMMANDS)
-    .about(Group::Server, "2.8.13", "Returns information about all commands.")];
+    .about(
+        Group::Server,
+        "2.8.13",
+        "Returns information about all commands.",
+    )];
 
 const SUBCOMMANDS: &[Command] = &[
     command("count", 2, count).flags(OF_COMMAND).about(

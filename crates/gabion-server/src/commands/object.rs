@@ -33,12 +33,20 @@ const SUBCOMMANDS: &[Command] = &[
     command("freq", 3, freq)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(Group::Generic, "4.0.0", "Always fails: accesses are not counted."),
+        .about(
+            Group::Generic,
+            "4.0.0",
+            "Always fails: accesses are not counted.",
+        ),
     command("help", 2, show_help).about(Group::Generic, "6.2.0", "Lists the subcommands."),
     command("idletime", 3, idletime)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(Group::Generic, "2.2.3", "Always fails: access times are not recorded."),
+        .about(
+            Group::Generic,
+            "2.2.3",
+            "Always fails: access times are not recorded.",
+        ),
     command("refcount", 3, refcount)
         .flags(READONLY)
         .keys(2, 2, 1)

@@ -24,11 +24,9 @@ pub(crate) const COMMANDS: &[Command] = &[
         "1.0.0",
         "Returns a random key.",
     ),
-    command("scan", -2, scan).flags(READONLY).about(
-        Group::Generic,
-        "2.8.0",
-        "Iterates over keys.",
-    ),
+    command("scan", -2, scan)
+        .flags(READONLY)
+        .about(Group::Generic, "2.8.0", "Iterates over keys."),
 ];
 
 /// Databases up to this size give each key the same chance.

@@ -57,11 +57,9 @@ const SUBCOMMANDS: &[Command] = &[
         "2.6.0",
         "Removes all scripts.",
     ),
-    command("help", 2, show_help).flags(STALE).about(
-        ABOUT,
-        "5.0.0",
-        "Lists the subcommands.",
-    ),
+    command("help", 2, show_help)
+        .flags(STALE)
+        .about(ABOUT, "5.0.0", "Lists the subcommands."),
     command("kill", 2, kill).flags(NOSCRIPT | ALLOW_BUSY).about(
         ABOUT,
         "2.6.0",

@@ -64,7 +64,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("smismember", -3, smismember)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Returns which of several members a set has."),
+        .about(
+            ABOUT,
+            "6.2.0",
+            "Returns which of several members a set has.",
+        ),
     command("smove", 4, smove)
         .flags(WRITE | FAST)
         .keys(1, 2, 1)
@@ -72,11 +76,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("spop", -2, spop)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(
-            ABOUT,
-            "1.0.0",
-            "Removes and returns random members.",
-        ),
+        .about(ABOUT, "1.0.0", "Removes and returns random members."),
     command("srandmember", -2, srandmember)
         .flags(READONLY)
         .keys(1, 1, 1)

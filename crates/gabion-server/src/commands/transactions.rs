@@ -16,7 +16,11 @@ const OF_TRANSACTIONS: u32 = NOSCRIPT | LOADING | STALE | UNQUEUED;
 pub(crate) const COMMANDS: &[Command] = &[
     command("discard", 1, discard)
         .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
-        .about(Group::Transactions, "2.0.0", "Discards the queued commands."),
+        .about(
+            Group::Transactions,
+            "2.0.0",
+            "Discards the queued commands.",
+        ),
     command("exec", 1, exec)
         .flags(OF_TRANSACTIONS | ALONE)
         .about(
@@ -26,8 +30,11 @@ pub(crate) const COMMANDS: &[Command] = &[
         ),
     command("multi", 1, multi)
         .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
-        .about(Group::Transactions, "1.2.0", "Begins a transaction: queues the commands that \
-                                              follow."),
+        .about(
+            Group::Transactions,
+            "1.2.0",
+            "Begins a transaction: queues the commands that follow.",
+        ),
     command("unwatch", 1, unwatch)
         .flags(NOSCRIPT | LOADING | STALE | FAST)
         .about(Group::Transactions, "2.2.0", "Stops watching keys."),

@@ -53,11 +53,9 @@ const SUBCOMMANDS: &[Command] = &[
         "2.2.12",
         "Counts the entries of the slow log.",
     ),
-    command("reset", 2, reset).flags(OF_LOG).about(
-        Group::Server,
-        "2.2.12",
-        "Clears the slow log.",
-    ),
+    command("reset", 2, reset)
+        .flags(OF_LOG)
+        .about(Group::Server, "2.2.12", "Clears the slow log."),
 ];
 
 fn monitor(execution: &mut Execution<'_>) -> Result<()> {

@@ -49,11 +49,19 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("zpopmax", -2, zpopmax)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "5.0.0", "Removes and returns the members with the highest scores."),
+        .about(
+            ABOUT,
+            "5.0.0",
+            "Removes and returns the members with the highest scores.",
+        ),
     command("zpopmin", -2, zpopmin)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "5.0.0", "Removes and returns the members with the lowest scores."),
+        .about(
+            ABOUT,
+            "5.0.0",
+            "Removes and returns the members with the lowest scores.",
+        ),
 ];
 
 /// Takes members from an end of a set, and saves it.

@@ -84,20 +84,24 @@ fn ones(text: &mut Text, kind: super::text::Kind, families: &[(&'static str, &st
 fn about_server(text: &mut Text, server: &Server) {
     let port = server.port.to_string();
     let process = std::process::id().to_string();
-    text.family("redis_instance_info", Gauge, "Version and identity of the server.")
-        .sample(
-            &[
-                ("role", "master"),
-                ("redis_version", REDIS_VERSION),
-                ("redis_mode", "standalone"),
-                ("os", std::env::consts::OS),
-                ("tcp_port", &port),
-                ("run_id", &server.run_id),
-                ("process_id", &process),
-                ("gabion_version", env!("CARGO_PKG_VERSION")),
-            ],
-            1,
-        );
+    text.family(
+        "redis_instance_info",
+        Gauge,
+        "Version and identity of the server.",
+    )
+    .sample(
+        &[
+            ("role", "master"),
+            ("redis_version", REDIS_VERSION),
+            ("redis_mode", "standalone"),
+            ("os", std::env::consts::OS),
+            ("tcp_port", &port),
+            ("run_id", &server.run_id),
+            ("process_id", &process),
+            ("gabion_version", env!("CARGO_PKG_VERSION")),
+        ],
+        1,
+    );
     let saves = &server.saves;
     ones(
         text,
@@ -330,11 +334,7 @@ fn about_keys(text: &mut Text, server: &Server) {
                 "Keys removed because they expired.",
                 counted(&counts.expired),
             ),
-            (
-                "redis_evicted_keys_total",
-                "Keys evicted; always 0.",
-                0,
-            ),
+            ("redis_evicted_keys_total", "Keys evicted; always 0.", 0),
         ],
     );
 }
@@ -375,7 +375,11 @@ fn about_commands(text: &mut Text, server: &Server) {
     for (_, called) in &called {
         text.sample(&[("cmd", called.name)], called.failed);
     }
-    text.family("redis_errors_total", Counter, "Error replies, by the first word of the error.");
+    text.family(
+        "redis_errors_total",
+        Counter,
+        "Error replies, by the first word of the error.",
+    );
     for (kind, times) in server.calls.errors() {
         text.sample(&[("err", &kind)], times);
     }
@@ -628,16 +632,8 @@ fn about_jobs(text: &mut Text, stats: &Stats) {
                 "Compactions.",
                 stats.compactions,
             ),
-            (
-                "gabion_splits_total",
-                "Bucket splits.",
-                stats.splits,
-            ),
-            (
-                "gabion_joins_total",
-                "Bucket joins.",
-                stats.joins,
-            ),
+            ("gabion_splits_total", "Bucket splits.", stats.splits),
+            ("gabion_joins_total", "Bucket joins.", stats.joins),
         ],
     );
 }

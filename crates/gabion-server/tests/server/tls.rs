@@ -284,7 +284,10 @@ fn files_that_do_not_fit_are_said_at_the_start() {
         "{other_key}"
     );
     let nobody = said(&|tls| tls.ca_cert_file = None);
-    assert!(nobody.contains("no certificate authority is named"), "{nobody}");
+    assert!(
+        nobody.contains("no certificate authority is named"),
+        "{nobody}"
+    );
 }
 
 /// What Debian's client says to a server, if it is there and speaks TLS.

@@ -176,10 +176,9 @@ fn decode(bytes: &[u8], id: u64) -> Result<BackupDescription, RootFileError> {
         let mut bytes: u64 = 0;
         for _ in 0..reader.varint()? {
             let file = decode_file(reader)?;
-            bytes = bytes
-                .checked_add(file.len)
-                .ok_or_else(|| reader.malformed("the lengths of the files add up to more than a \
-                                                 file can have"))?;
+            bytes = bytes.checked_add(file.len).ok_or_else(|| {
+                reader.malformed("the lengths of the files add up to more than a file can have")
+            })?;
             files.push(file);
         }
         Ok(BackupDescription {

@@ -140,8 +140,9 @@ fn not_a_repository(path: &Path, name: Option<&str>) -> Error {
     Error::NotARepository {
         path: path.to_owned(),
         why: match name {
-            Some(name) => format!("the directory has no file {ROOT_NAME}, but others, such as \
-                                   {name}"),
+            Some(name) => {
+                format!("the directory has no file {ROOT_NAME}, but others, such as {name}")
+            }
             None => "it is empty".to_owned(),
         },
     }

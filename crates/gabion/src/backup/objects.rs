@@ -66,12 +66,10 @@ impl ObjectFault {
     pub(super) fn told(self, len: u64) -> Result<String> {
         match self {
             ObjectFault::Missing => Ok("the object is missing from the repository".to_owned()),
-            ObjectFault::Length { found } => Ok(format!(
-                "the object has {found} bytes instead of {len}"
-            )),
-            ObjectFault::Bytes => {
-                Ok("the checksum of the object does not match".to_owned())
+            ObjectFault::Length { found } => {
+                Ok(format!("the object has {found} bytes instead of {len}"))
             }
+            ObjectFault::Bytes => Ok("the checksum of the object does not match".to_owned()),
             ObjectFault::Other(error) => Err(error),
         }
     }

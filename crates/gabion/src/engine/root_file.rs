@@ -159,8 +159,11 @@ pub(super) fn no_store(disk: &Disk) -> Error {
 pub(super) fn store_exists(disk: &Disk) -> Error {
     Error::InvalidOption {
         option: "error_if_exists",
-        why: format!("{} already holds a store; open it without error_if_exists, or choose another \
-                      directory", disk.path().display()),
+        why: format!(
+            "{} already holds a store; open it without error_if_exists, or choose another \
+             directory",
+            disk.path().display()
+        ),
     }
 }
 

@@ -431,9 +431,7 @@ impl<'a> LogOps<'a> {
             return Err(self.reader.malformed("a sequence number is out of range"));
         }
         let Some(kind) = Kind::from_u8(self.reader.u8()?) else {
-            return Err(self
-                .reader
-                .malformed("the kind of a write is unknown"));
+            return Err(self.reader.malformed("the kind of a write is unknown"));
         };
         let keyspace = self.reader.varint_u32()?;
         let key_len = self.reader.varint_u32()?;

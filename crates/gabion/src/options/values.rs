@@ -197,10 +197,10 @@ impl Compression {
     /// Why it cannot be had, if so.
     pub(super) fn check(self) -> Result<(), &'static str> {
         match self {
-            Compression::Zstd(_) if !cfg!(feature = "zstd") => {
-                Err("this program was built without the feature zstd of gabion; use none or lz4, \
-                     or build it with zstd")
-            }
+            Compression::Zstd(_) if !cfg!(feature = "zstd") => Err(
+                "this program was built without the feature zstd of gabion; use none or lz4, or \
+                 build it with zstd",
+            ),
             Compression::Zstd(level) if !(1..=19).contains(&level) => {
                 Err("the level of Zstandard must be between 1 and 19")
             }

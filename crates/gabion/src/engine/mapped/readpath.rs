@@ -30,10 +30,7 @@ impl<S: PoolStore> Mapped<S> {
 
     #[cold]
     fn in_part(&self) -> Error {
-        let cause = self
-            .health
-            .failure()
-            .unwrap_or("the batch did not finish");
+        let cause = self.health.failure().unwrap_or("the batch did not finish");
         Error::ReadOnly {
             cause: format!("a batch was written in part, so nothing can be read: {cause}"),
         }
