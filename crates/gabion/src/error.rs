@@ -285,7 +285,7 @@ pub enum Error {
     },
 
     /// The listener of a backup, a restore or a verification cancelled it.
-    #[error("the operation was cancelled")]
+    #[error("the operation was cancelled before it finished")]
     Cancelled,
 
     /// The log no longer has all changes after the position, or never had the position: it was lost
