@@ -337,7 +337,7 @@ impl Keyspace {
         let key = &*key;
         match expires.as_ref().map(expiry).transpose()? {
             Some(expiry) => call(py, || self.inner.expire(key, expiry)),
-            None => call(py, || self.inner.persist_key(key)),
+            None => call(py, || self.inner.remove_expiry(key)),
         }
     }
 

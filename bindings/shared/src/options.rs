@@ -62,11 +62,11 @@ const STORE: &[Setting<Options>] = settings! { Options:
     pool_bytes = mapped.pool_bytes, bytes;
     pool_path = mapped.pool_path, path;
     checkpoints = mapped.checkpoints, switch;
-    records_planned = mapped.records_planned, number;
+    expected_records = mapped.expected_records, number;
     memtable_budget_bytes = tuning.memtable_budget_bytes, some_bytes;
     cache_bytes = tuning.cache_bytes, some_bytes;
     memtable_form = tuning.memtable_form, word;
-    searches_until_ordered = tuning.searches_until_ordered, number;
+    scans_until_ordered = tuning.scans_until_ordered, number;
     block_bytes = tuning.block_bytes, size;
     filter_bits_per_key = tuning.filter_bits_per_key, number;
     paranoid_checks = tuning.paranoid_checks, switch;
@@ -76,7 +76,7 @@ const STORE: &[Setting<Options>] = settings! { Options:
     sublevels_max = tuning.sublevels_max, number;
     read_weight = tuning.read_weight, number;
     background_bytes_per_second_max = tuning.background_bytes_per_second_max, bytes;
-    writers_side_by_side = tuning.writers_side_by_side, switch;
+    concurrent_writers = tuning.concurrent_writers, switch;
 };
 
 const KEYSPACE: &[Setting<KeyspaceOptions>] = settings! { KeyspaceOptions:

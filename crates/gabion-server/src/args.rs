@@ -3,18 +3,18 @@
 use std::ops::Range;
 
 /// The place of an argument in the received bytes of its command.
-pub(crate) type Span = Range<usize>;
+pub(crate) type ArgSpan = Range<usize>;
 
 /// The arguments of a command, its name first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Args<'a> {
     bytes: &'a [u8],
-    spans: &'a [Span],
+    spans: &'a [ArgSpan],
 }
 
 impl<'a> Args<'a> {
     /// The parts `spans` of `bytes`.
-    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+    pub(crate) fn new(bytes: &'a [u8], spans: &'a [ArgSpan]) -> Args<'a> {
         Args { bytes, spans }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Args<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct OwnedArgs {
     bytes: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<ArgSpan>,
 }
 
 impl OwnedArgs {

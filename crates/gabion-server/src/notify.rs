@@ -36,7 +36,7 @@ impl NotifyConfig {
 
 /// The socket of the manager.
 #[derive(Debug)]
-pub(crate) struct Notify {
+pub(crate) struct ServiceNotifier {
     socket: UnixDatagram,
     address: SocketAddr,
 }
@@ -53,19 +53,19 @@ fn unnamed(_: &[u8]) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-impl Notify {
+impl ServiceNotifier {
     /// Of a manager.
     ///
     /// # Errors
     /// When its socket has no such name.
-    pub(crate) fn new(socket: &OsStr) -> io::Result<Notify> {
+    pub(crate) fn new(socket: &OsStr) -> io::Result<ServiceNotifier> {
         let address = match socket.as_bytes().strip_prefix(b"@") {
             Some(name) => unnamed(name)?,
             None => SocketAddr::from_pathname(socket)?,
         };
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        Ok(Notify { socket, address })
+        Ok(ServiceNotifier { socket, address })
     }
 
     /// Tells it something. A manager that does not listen misses it.

@@ -63,13 +63,13 @@ pub struct Operation {
     /// The keyspace's name; `None` if it was dropped before the reader learned it.
     pub name: Option<Arc<str>>,
     /// The operation itself.
-    pub action: Action,
+    pub action: ChangeAction,
 }
 
 /// What an operation does.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ChangeAction {
     /// A value was put. Updates appear as this, and merges whose result was known.
     Put {
         /// The key.
@@ -103,7 +103,7 @@ pub enum Action {
         operands: Vec<Slice>,
     },
     /// The keyspace was created.
-    KeyspaceMade,
+    KeyspaceCreated,
     /// The keyspace was dropped with all that it held.
     KeyspaceDropped,
     /// Sorted pairs were [ingested](crate::Keyspace::ingest). The log does not have them: read them
@@ -225,7 +225,7 @@ fn operations(
                 Ok(Operation {
                     keyspace: operation.keyspace,
                     name: name_of(names, operation.keyspace),
-                    action: Action::of(&operation)?,
+                    action: ChangeAction::of(&operation)?,
                 })
             })
             .collect(),
@@ -234,9 +234,9 @@ fn operations(
                 names.insert(keyspace, name.into());
             }
             let action = match event {
-                KeyspaceEvent::Made { .. } => Action::KeyspaceMade,
-                KeyspaceEvent::Dropped { .. } => Action::KeyspaceDropped,
-                KeyspaceEvent::Ingested { pairs, first, last } => Action::Ingested {
+                KeyspaceEvent::Made { .. } => ChangeAction::KeyspaceCreated,
+                KeyspaceEvent::Dropped { .. } => ChangeAction::KeyspaceDropped,
+                KeyspaceEvent::Ingested { pairs, first, last } => ChangeAction::Ingested {
                     pairs,
                     first: Slice::new(first),
                     last: Slice::new(last),
@@ -252,9 +252,9 @@ fn operations(
     }
 }
 
-impl Action {
+impl ChangeAction {
     /// The action of an operation in the log.
-    fn of(operation: &LogOp<'_>) -> Result<Action, MalformedPayload> {
+    fn of(operation: &LogOp<'_>) -> Result<ChangeAction, MalformedPayload> {
         let LogOp {
             seq,
             kind,
@@ -264,19 +264,19 @@ impl Action {
         } = *operation;
         let key = Slice::new(key);
         Ok(match kind {
-            Kind::Put | Kind::PutExpiring => Action::Put {
+            Kind::Put | Kind::PutExpiring => ChangeAction::Put {
                 key,
                 value: Slice::new(value_of(kind, stored)),
                 expires: expires(kind, stored).map(time_of),
             },
-            Kind::Delete => Action::Delete { key },
-            Kind::DeleteRange => Action::DeleteRange {
+            Kind::Delete => ChangeAction::Delete { key },
+            Kind::DeleteRange => ChangeAction::DeleteRange {
                 from: key,
                 to: (!stored.is_empty()).then(|| Slice::new(stored)),
             },
             Kind::Merge => {
                 let operands = Operands::decode(stored)?;
-                Action::Merge {
+                ChangeAction::Merge {
                     key,
                     base: MergeBase::of(&operands, seq),
                     operands: operands.iter().map(Slice::new).collect(),
@@ -393,7 +393,7 @@ pub struct ConsumerInfo {
     /// Bytes of the log after that position.
     pub bytes: u64,
     /// Whether it fell too far behind, so that the store no longer keeps the log for it.
-    pub is_cut_off: bool,
+    pub is_invalidated: bool,
 }
 
 impl Db {
@@ -405,7 +405,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// use gabion::{Action, Db};
+    /// use gabion::{ChangeAction, Db};
     ///
     /// let db = Db::open(dir.path())?;
     /// let before = db.position()?;
@@ -414,7 +414,7 @@ impl Db {
     /// let change = changes.next().expect("a change")?;
     /// let operation = &change.operations[0];
     /// assert_eq!(operation.name.as_deref(), Some("default"));
-    /// assert!(matches!(&operation.action, Action::Put { key, .. } if **key == *b"basket"));
+    /// assert!(matches!(&operation.action, ChangeAction::Put { key, .. } if **key == *b"basket"));
     /// assert!(changes.next().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -483,7 +483,7 @@ impl Db {
             name: state.name,
             position: state.position,
             bytes: state.bytes,
-            is_cut_off: state.is_cut_off,
+            is_invalidated: state.is_invalidated,
         };
         Ok(states.into_iter().map(info).collect())
     }

@@ -63,7 +63,7 @@ impl Clock {
     ///
     /// # Panics
     /// When the clock is the system's.
-    pub fn set_by(&self, seconds: i64) {
+    pub fn shift_unix_time(&self, seconds: i64) {
         // ORDER: Relaxed; a time orders nothing.
         self.by_hand().1.fetch_add(seconds, Ordering::Relaxed);
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(clock.now(), Duration::from_secs(3600));
         assert_eq!(clock.unix_time(), Duration::from_secs(3600));
         for (set_by, unix_time) in [(-600, 3000), (-9000, 0), (10_000, 4000)] {
-            same.set_by(set_by);
+            same.shift_unix_time(set_by);
             assert_eq!(clock.now(), Duration::from_secs(3600));
             assert_eq!(clock.unix_time(), Duration::from_secs(unix_time));
         }

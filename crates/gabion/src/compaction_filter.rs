@@ -26,16 +26,16 @@ use crate::types::Kind;
 /// must not use the store. If it panics, the value stays.
 ///
 /// ```
-/// use gabion::{CompactionFilter, Db, Filtered, KeyspaceOptions};
+/// use gabion::{CompactionFilter, Db, FilterDecision, KeyspaceOptions};
 ///
 /// /// Removes records of old versions.
 /// struct Since(u8);
 ///
 /// impl CompactionFilter for Since {
-///     fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
+///     fn filter(&self, _key: &[u8], value: &[u8]) -> FilterDecision {
 ///         match value.first() {
-///             Some(version) if *version < self.0 => Filtered::Remove,
-///             _ => Filtered::Keep,
+///             Some(version) if *version < self.0 => FilterDecision::Remove,
+///             _ => FilterDecision::Keep,
 ///         }
 ///     }
 /// }
@@ -52,12 +52,12 @@ use crate::types::Kind;
 /// ```
 pub trait CompactionFilter: Send + Sync + 'static {
     /// Decides about the value of a key. Compactions wait for this call, so keep it short.
-    fn filter(&self, key: &[u8], value: &[u8]) -> Filtered;
+    fn filter(&self, key: &[u8], value: &[u8]) -> FilterDecision;
 }
 
 /// A filter's decision about a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filtered {
+pub enum FilterDecision {
     /// Keep it.
     Keep,
     /// Remove it.
@@ -70,15 +70,15 @@ pub enum Filtered {
 /// The filter of a keyspace, shared. All compare equal, as the store does not record the filter
 /// with the options.
 #[derive(Clone)]
-pub struct FilterOfKeyspace(Arc<dyn CompactionFilter>);
+pub struct SharedCompactionFilter(Arc<dyn CompactionFilter>);
 
-impl<F: CompactionFilter> From<F> for FilterOfKeyspace {
-    fn from(filter: F) -> FilterOfKeyspace {
-        FilterOfKeyspace(Arc::new(filter))
+impl<F: CompactionFilter> From<F> for SharedCompactionFilter {
+    fn from(filter: F) -> SharedCompactionFilter {
+        SharedCompactionFilter(Arc::new(filter))
     }
 }
 
-impl FilterOfKeyspace {
+impl SharedCompactionFilter {
     /// The new kind and stored bytes of a record; `None` if it stays as it is: the filter keeps it,
     /// panics or makes it too long, or the record is not a value.
     pub(crate) fn filter(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Option<(Kind, Vec<u8>)> {
@@ -88,9 +88,9 @@ impl FilterOfKeyspace {
         // Nothing of the store's is changed while a filter runs.
         let ask = || self.0.filter(key, value_of(kind, stored));
         match catch_unwind(AssertUnwindSafe(ask)).ok()? {
-            Filtered::Keep => None,
-            Filtered::Remove => Some((Kind::Delete, Vec::new())),
-            Filtered::Replace(value) => {
+            FilterDecision::Keep => None,
+            FilterDecision::Remove => Some((Kind::Delete, Vec::new())),
+            FilterDecision::Replace(value) => {
                 check_limits(key, &value).ok()?;
                 let moment = stored.get(..value_start(kind)).unwrap_or_default();
                 Some((kind, [moment, &value].concat()))
@@ -99,16 +99,16 @@ impl FilterOfKeyspace {
     }
 }
 
-impl PartialEq for FilterOfKeyspace {
-    fn eq(&self, _other: &FilterOfKeyspace) -> bool {
+impl PartialEq for SharedCompactionFilter {
+    fn eq(&self, _other: &SharedCompactionFilter) -> bool {
         true
     }
 }
 
-impl Eq for FilterOfKeyspace {}
+impl Eq for SharedCompactionFilter {}
 
-impl fmt::Debug for FilterOfKeyspace {
+impl fmt::Debug for SharedCompactionFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FilterOfKeyspace")
+        f.write_str("SharedCompactionFilter")
     }
 }

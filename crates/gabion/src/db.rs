@@ -227,7 +227,7 @@ impl Db {
     /// use gabion::{Error, WriteBatch};
     ///
     /// let db = gabion::Db::open(dir.path())?;
-    /// let notes = db.hidden_keyspace("copied")?;
+    /// let notes = db.reserved_keyspace("copied")?;
     /// let mut batch = WriteBatch::new();
     /// batch.put(db.default_keyspace(), "stone", "granite")?;
     /// batch.put(&notes, "up to", "stone")?;
@@ -239,7 +239,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::keyspace`]; the name may have seven bytes less.
-    pub fn hidden_keyspace(&self, name: &str) -> Result<Keyspace> {
+    pub fn reserved_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.made_keyspace(&format!("{RESERVED}{name}"), None)
     }
 
@@ -326,7 +326,7 @@ impl Db {
         }
     }
 
-    /// The names of all keyspaces but [hidden](Db::hidden_keyspace) ones, in the order in which
+    /// The names of all keyspaces but [reserved](Db::reserved_keyspace) ones, in the order in which
     /// they were made.
     pub fn keyspace_names(&self) -> Vec<String> {
         let mut names = self.handle().keyspace_names();

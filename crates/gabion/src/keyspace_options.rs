@@ -18,7 +18,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::compaction_filter::FilterOfKeyspace;
+use crate::compaction_filter::SharedCompactionFilter;
 use crate::expiry::millis;
 use crate::log::MalformedPayload;
 use crate::log::codec::{PayloadReader, put_bytes, put_varint};
@@ -60,7 +60,7 @@ pub struct KeyspaceOptions {
     pub merge: Option<MergeOperator>,
     /// What compactions ask about values, as long as the store is open. For [`Engine::Wip`] and
     /// [`Engine::Flex`].
-    pub compaction_filter: Option<FilterOfKeyspace>,
+    pub compaction_filter: Option<SharedCompactionFilter>,
 }
 
 impl KeyspaceOptions {
@@ -112,7 +112,7 @@ impl KeyspaceOptions {
 
     /// Sets [`KeyspaceOptions::compaction_filter`].
     #[must_use]
-    pub fn compaction_filter(self, filter: impl Into<FilterOfKeyspace>) -> KeyspaceOptions {
+    pub fn compaction_filter(self, filter: impl Into<SharedCompactionFilter>) -> KeyspaceOptions {
         KeyspaceOptions {
             compaction_filter: Some(filter.into()),
             ..self

@@ -91,7 +91,7 @@ pub struct Stats {
     pub buckets: u64,
     /// Number of buckets whose MemTable keeps its keys in order, because range scans and writes
     /// alternate there.
-    pub buckets_in_order: u64,
+    pub ordered_buckets: u64,
 
     /// MemTables flushed to tables.
     pub flushes: u64,
@@ -103,9 +103,9 @@ pub struct Stats {
     pub joins: u64,
     /// Small tables that compactions combined with their neighbours instead of moving them, as they
     /// move larger ones. Counts where keys are written in order.
-    pub gathered: u64,
+    pub coalesced_tables: u64,
     /// Tables that compactions dropped without reading, because all their records had expired.
-    pub dropped_unread: u64,
+    pub expired_tables_dropped: u64,
     /// Time that writers were slowed down or stopped, in nanoseconds.
     pub slowdown_ns: u64,
     /// Time that writers were stopped, in nanoseconds.
@@ -159,7 +159,7 @@ pub struct FollowerStats {
     /// Number of times that it has caught up.
     pub catch_ups: u64,
     /// Number of times that it was so far behind that it read the whole manifest again.
-    pub reopened: u64,
+    pub manifest_reloads: u64,
 }
 
 /// Bytes written to the medium, by purpose.
@@ -302,7 +302,7 @@ pub struct BucketStats {
     /// of the new buckets.
     pub memtable_bytes: u64,
     /// Whether its active MemTable keeps its keys in order.
-    pub memtable_in_order: bool,
+    pub memtable_is_ordered: bool,
     /// Bytes of the tables of each sublevel, newest first, by level. A table that several buckets
     /// share counts for each.
     pub levels: Vec<Vec<u64>>,
@@ -328,7 +328,7 @@ pub struct MappedStats {
     /// Number of buckets of the hash table.
     pub hash_buckets: u64,
     /// Whether the hash table is being moved to one of twice the size.
-    pub is_enlarging: bool,
+    pub is_growing: bool,
     /// Length of the longest chain of the hash table, in lines of 64 bytes. If it has more than
     /// two, the table is too small and grows in the background.
     pub longest_chain_lines: u64,
@@ -341,7 +341,7 @@ pub struct MappedStats {
     /// Bytes that the cleaner moved for this.
     pub moved_bytes: u64,
     /// Number of records lost in a power failure, as found when the store was opened.
-    pub rolled_back: u64,
+    pub lost_records: u64,
     /// Number of leaves of the tree.
     pub leaves: u64,
     /// Size of the checkpoint's file.

@@ -12,7 +12,8 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use gabion_server::{
-    AuthClients, Config, Fsync, HttpConfig, NotifyConfig, TlsConfig, is_parameter, read_config_file,
+    AppendFsync, AuthClients, Config, HttpConfig, NotifyConfig, TlsConfig, is_parameter,
+    read_config_file,
 };
 
 use super::{Arguments, parse_bytes};
@@ -116,7 +117,7 @@ pub(crate) struct ServeArguments {
         env = "GABION_APPENDFSYNC",
         default_value = "everysec"
     )]
-    pub(crate) appendfsync: Fsync,
+    pub(crate) appendfsync: AppendFsync,
     /// Memory that the store may use, such as 512MiB. 0: it follows from the memory of the machine.
     #[arg(
         long,

@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gabion::text::{bytes_text, counted};
-use gabion::{BackupInfo, BackupOptions, BackupRepository, Engine, Keep, Options, Problem};
+use gabion::{
+    BackupInfo, BackupOptions, BackupRepository, Engine, Options, Problem, RetentionPolicy,
+};
 use serde_json::{Value, json};
 
 use super::check::print_problems;
@@ -149,7 +151,7 @@ fn restore(arguments: &RestoreArguments, output: &mut Output) -> Result<(), Fail
 
 fn prune(arguments: &PruneArguments, output: &mut Output) -> Result<(), Failure> {
     let repository = BackupRepository::open(&arguments.repository.repo)?;
-    let report = repository.prune(Keep {
+    let report = repository.prune(RetentionPolicy {
         newest: arguments.keep.unwrap_or(1),
         younger_than: arguments.older_than,
     })?;

@@ -131,7 +131,7 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         .table_reads(arguments.table_reads)
         .compression(arguments.compression)
         .tuning(tuning(arguments));
-    let mut mapped = MappedOptions::default().records_planned(work.num);
+    let mut mapped = MappedOptions::default().expected_records(work.num);
     if engine.capabilities().mapped {
         let records_bytes = work.num.saturating_mul(3 * record_bytes);
         mapped.pool_bytes = mapped.pool_bytes.max(records_bytes);

@@ -170,7 +170,7 @@ fn figures_of_pages(stats: &Stats, mapped: &MappedStats) -> [(&'static str, Stri
         ("buckets of the hash table", count_text(mapped.hash_buckets)),
         (
             "lost with the power",
-            counted(mapped.rolled_back, "record", "records"),
+            counted(mapped.lost_records, "record", "records"),
         ),
     ]
 }

@@ -70,7 +70,7 @@ impl Ledger {
     ) -> Result<Ledger, Failure> {
         let mut key = number(target.id()).to_vec();
         key.extend_from_slice(path.as_os_str().as_bytes());
-        let ledger = db.hidden_keyspace(KEYSPACE)?;
+        let ledger = db.reserved_keyspace(KEYSPACE)?;
         sweep(db, &ledger)?;
         Ok(Ledger {
             ledger,

@@ -36,7 +36,7 @@ pub struct ClientTls {
 
 /// The address of a server.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum ServerAddress {
     /// At a host and a port.
     Tcp {
         /// The host.
@@ -68,10 +68,10 @@ impl Connection {
     ///
     /// # Errors
     /// When nobody listens there; when TLS cannot be spoken.
-    pub fn open(target: &Target) -> io::Result<Connection> {
+    pub fn open(target: &ServerAddress) -> io::Result<Connection> {
         let stream: Box<dyn Stream> = match target {
-            Target::Unix(path) => Box::new(UnixStream::connect(path)?),
-            Target::Tcp { host, port, tls } => {
+            ServerAddress::Unix(path) => Box::new(UnixStream::connect(path)?),
+            ServerAddress::Tcp { host, port, tls } => {
                 let stream = TcpStream::connect((host.as_str(), *port))?;
                 stream.set_nodelay(true)?;
                 match tls {

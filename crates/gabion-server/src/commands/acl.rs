@@ -3,22 +3,24 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use crate::acl::{DEFAULT, Ground, Rights, Selector, User, Users, explain, has_spaces, joined};
+use crate::acl::{
+    AclSelector, AclUsers, DEFAULT, RuleContext, User, UserPermissions, explain, has_spaces, joined,
+};
 use crate::clients::now_ms;
 use crate::command::{
-    ADMIN, ALONE, Command, Group, LOADING, NOSCRIPT, STALE, command, parse_integer,
+    ADMIN, ALONE, Command, CommandGroup, LOADING, NOSCRIPT, STALE, command, parse_integer,
 };
 use crate::commands::{container, help};
 use crate::dispatch::find;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::pubsub::Topic;
-use crate::resp::reply::Reply;
+use crate::pubsub::SubscriptionKind;
+use crate::resp::reply::ReplyBuffer;
 use crate::store::user_key;
 use crate::store::work::Room;
 
 const OF_ACL: u32 = NOSCRIPT | LOADING | STALE;
-const ABOUT: Group = Group::Server;
+const ABOUT: CommandGroup = CommandGroup::Server;
 
 pub(crate) const COMMANDS: &[Command] =
     &[command("acl", -2, container)
@@ -82,8 +84,8 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 /// What the rules of a command are applied with.
-fn ground(execution: &Execution<'_>) -> Ground {
-    Ground {
+fn ground(execution: &Execution<'_>) -> RuleContext {
+    RuleContext {
         commands: execution.commands,
         gives_channels: execution.server.settings.text("acl-pubsub-default") == "allchannels",
     }
@@ -115,7 +117,9 @@ fn list(execution: &mut Execution<'_>) -> Result<()> {
     let all = execution.server.users.all();
     execution.reply.array(all.len());
     for user in all {
-        execution.reply.bulk(Users::line(execution.commands, &user));
+        execution
+            .reply
+            .bulk(AclUsers::line(execution.commands, &user));
     }
     Ok(())
 }
@@ -140,7 +144,7 @@ fn getuser(execution: &mut Execution<'_>) -> Result<()> {
     for password in &rights.passwords {
         reply.bulk(password);
     }
-    let show = |reply: &mut Reply, selector: &Selector| {
+    let show = |reply: &mut ReplyBuffer, selector: &AclSelector| {
         for (name, text) in [
             ("commands", selector.describe_commands(commands)),
             ("keys", selector.describe_keys()),
@@ -176,8 +180,8 @@ fn setuser(execution: &mut Execution<'_>) -> Result<()> {
     let ground = ground(execution);
     let user = server.users.find(name);
     let mut rights = match &user {
-        Some(user) => Rights::clone(&user.rights()),
-        None => Rights::new(ground),
+        Some(user) => UserPermissions::clone(&user.rights()),
+        None => UserPermissions::new(ground),
     };
     for rule in rules {
         rights.apply(ground, &rule).map_err(|unfit| {
@@ -204,7 +208,7 @@ fn setuser(execution: &mut Execution<'_>) -> Result<()> {
 pub(crate) fn keep(
     execution: &mut Execution<'_>,
     name: &[u8],
-    user: Option<&Rights>,
+    user: Option<&UserPermissions>,
 ) -> Result<()> {
     if execution.server.users.file.is_some() {
         return Ok(());
@@ -218,7 +222,7 @@ pub(crate) fn keep(
 /// Ends the connections of a user that listen to what it may not listen to any more.
 fn end_listeners(execution: &mut Execution<'_>, user: &Arc<User>) {
     let rights = user.rights();
-    let may = |topic, name: &[u8]| rights.has_channel(name, topic == Topic::Pattern);
+    let may = |topic, name: &[u8]| rights.has_channel(name, topic == SubscriptionKind::Pattern);
     for client in execution.server.pubsub.listeners(may) {
         let is_its = Arc::ptr_eq(&client.user.lock(), user);
         if is_its {
@@ -368,7 +372,7 @@ fn cat(execution: &mut Execution<'_>) -> Result<()> {
                 Fault::new(format!("ERR Unknown category '{asked}'"))
             })?;
             // A container is listed by its subcommands.
-            let fits = |entry: &&crate::command::Entry| {
+            let fits = |entry: &&crate::command::CommandEntry| {
                 entry.command.subcommands.is_empty() && entry.categories.contains(&category)
             };
             let found = commands.entries().filter(fits);

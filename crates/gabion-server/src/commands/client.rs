@@ -5,111 +5,111 @@ use std::sync::Arc;
 use crate::acl::User;
 use crate::args::integer;
 use crate::clients::Client;
-use crate::command::{ADMIN, ALONE, Command, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::command::{ADMIN, ALONE, Command, CommandGroup, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::{container, help, tracking};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::session::Wants;
+use crate::session::ReplyMode;
 
 const OF_CLIENT: u32 = NOSCRIPT | LOADING | STALE;
 
 pub(crate) const COMMANDS: &[Command] = &[command("client", -2, container)
     .with(SUBCOMMANDS)
-    .about(Group::Connection, "2.4.0", "Lists connections.")];
+    .about(CommandGroup::Connection, "2.4.0", "Lists connections.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("getname", 2, getname).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.6.9",
         "Returns the name of the connection.",
     ),
     command("caching", 3, tracking::caching)
         .flags(OF_CLIENT)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.0.0",
             "Sets whether the keys of the next command are tracked.",
         ),
     command("getredir", 2, tracking::getredir)
         .flags(OF_CLIENT)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.0.0",
             "Returns the connection to which this one redirects its invalidations.",
         ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "5.0.0",
         "Lists the subcommands.",
     ),
     command("id", 2, id).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "5.0.0",
         "Returns the number of the connection.",
     ),
     command("info", 2, info).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "6.2.0",
         "Shows the connection.",
     ),
     command("unblock", -3, unblock)
         .flags(OF_CLIENT | ADMIN)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "5.0.0",
             "Ends the wait of another connection for a key.",
         ),
     command("kill", -3, kill).flags(OF_CLIENT | ADMIN).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.4.0",
         "Ends connections.",
     ),
     command("list", -2, list).flags(OF_CLIENT | ADMIN).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.4.0",
         "Lists connections.",
     ),
     command("no-evict", 3, no_evict)
         .flags(OF_CLIENT | ADMIN)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "7.0.0",
             "Accepted without effect: no client is evicted.",
         ),
     command("pause", -3, pause).flags(OF_CLIENT | ADMIN).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "3.0.0",
         "Makes the commands of all clients wait.",
     ),
     command("unpause", 2, unpause)
         .flags(OF_CLIENT | ADMIN)
-        .about(Group::Connection, "6.2.0", "Ends a pause."),
+        .about(CommandGroup::Connection, "6.2.0", "Ends a pause."),
     command("reply", 3, reply).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "3.2.0",
         "Turns replies on and off.",
     ),
     command("setinfo", 4, setinfo).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "7.2.0",
         "Names the library of the client.",
     ),
     command("setname", 3, setname).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.6.9",
         "Names the connection.",
     ),
     command("tracking", -3, tracking::tracking)
         .flags(OF_CLIENT | ALONE)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.0.0",
             "Notifies the connection when keys that it has read change.",
         ),
     command("trackinginfo", 2, tracking::trackinginfo)
         .flags(OF_CLIENT)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.2.0",
             "Shows the tracking settings of the connection.",
         ),
@@ -351,12 +351,12 @@ fn unpause(execution: &mut Execution<'_>) -> Result<()> {
 fn reply(execution: &mut Execution<'_>) -> Result<()> {
     match execution.arg(2).to_ascii_lowercase().as_slice() {
         b"on" => {
-            execution.session.wants = Wants::All;
+            execution.session.wants = ReplyMode::All;
             execution.reply.ok();
         }
-        b"off" => execution.session.wants = Wants::None,
-        b"skip" if execution.session.wants == Wants::All => {
-            execution.session.wants = Wants::AllButNext;
+        b"off" => execution.session.wants = ReplyMode::None,
+        b"skip" if execution.session.wants == ReplyMode::All => {
+            execution.session.wants = ReplyMode::AllButNext;
         }
         b"skip" => {}
         _ => return Err(Fault::SYNTAX),
@@ -383,7 +383,7 @@ fn unblock(execution: &mut Execution<'_>) -> Result<()> {
         .ok()
         .and_then(|id| execution.server.blocking.of_client(id));
     let is_ended = waiter.is_some_and(|waiter| {
-        let mut reply = crate::resp::reply::Reply::default();
+        let mut reply = crate::resp::reply::ReplyBuffer::default();
         match is_error {
             true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             false => reply.out = waiter.in_vain(),

@@ -1,11 +1,11 @@
 //! `CLUSTER`: this server is not part of a cluster.
 
-use crate::command::{Command, FAST, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::command::{Command, CommandGroup, FAST, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
-const ABOUT: Group = Group::Server;
+const ABOUT: CommandGroup = CommandGroup::Server;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("cluster", -2, container)
@@ -26,7 +26,7 @@ const fn of_connection(name: &'static str) -> Command {
     command(name, 1, refuse)
         .flags(FAST | LOADING | STALE)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "3.0.0",
             "Always fails: this server has no cluster mode.",
         )

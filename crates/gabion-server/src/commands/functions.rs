@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::{
-    ALLOW_BUSY, ALONE, Command, DENYOOM, Group, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY,
-    STALE, WRITE, command,
+    ALLOW_BUSY, ALONE, Command, CommandGroup, DENYOOM, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT,
+    READONLY, STALE, WRITE, command,
 };
 use crate::commands::scripts::{end, run_call};
 use crate::commands::{container, help};
@@ -12,11 +12,11 @@ use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
 use crate::rdb::{Refused, libraries};
-use crate::script::{Call, Engine, Library, library, metadata};
+use crate::script::{FunctionLibrary, LuaEngine, ScriptCall, library, metadata};
 use crate::store::library_key;
 use crate::store::work::Room;
 
-const ABOUT: Group = Group::Scripting;
+const ABOUT: CommandGroup = CommandGroup::Scripting;
 const OF_CALLS: u32 = NOSCRIPT | STALE | ALONE | LONG | MOVABLE_KEYS;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -88,7 +88,7 @@ fn fcall(execution: &mut Execution<'_>) -> Result<()> {
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
-        Call {
+        ScriptCall {
             function,
             name: String::from_utf8_lossy(name).into_owned(),
             is_readonly,
@@ -137,11 +137,11 @@ fn load(execution: &mut Execution<'_>) -> Result<()> {
 
 /// Loads a library beside those that there are, without those of some names.
 fn prepare(
-    engine: &mut Engine,
+    engine: &mut LuaEngine,
     code: &[u8],
     replaces: bool,
     without: &BTreeSet<Vec<u8>>,
-) -> Result<(Vec<u8>, Library)> {
+) -> Result<(Vec<u8>, FunctionLibrary)> {
     let said = |why: String| Fault::new(format!("ERR {why}"));
     let (name, program) = metadata(code).map_err(said)?;
     if !replaces && !without.contains(&name) && engine.libraries.contains_key(&name) {
@@ -255,7 +255,7 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
         false => BTreeSet::new(),
     };
     // All are checked before the first takes effect.
-    let mut made: BTreeMap<Vec<u8>, Library> = BTreeMap::new();
+    let mut made: BTreeMap<Vec<u8>, FunctionLibrary> = BTreeMap::new();
     for code in &codes {
         let (name, library) = prepare(&mut engine, code, replaces, &without).map_err(|fault| {
             // Here the name of a library stands without quotation marks.

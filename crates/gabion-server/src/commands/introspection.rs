@@ -2,13 +2,13 @@
 
 use std::iter::once;
 
-use crate::command::{Command, Group, Keys, LOADING, STALE, command};
+use crate::command::{Command, CommandGroup, KeySpec, LOADING, STALE, command};
 use crate::commands::{container, help};
 use crate::dispatch::find;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
 const OF_COMMAND: u32 = LOADING | STALE;
 
@@ -16,46 +16,46 @@ pub(crate) const COMMANDS: &[Command] = &[command("command", -1, all)
     .flags(OF_COMMAND)
     .with(SUBCOMMANDS)
     .about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Returns information about all commands.",
     )];
 
 const SUBCOMMANDS: &[Command] = &[
     command("count", 2, count).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Counts the commands.",
     ),
     command("docs", -2, docs).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "7.0.0",
         "Documents commands.",
     ),
     command("getkeys", -3, getkeys).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Returns the keys of a command with arguments.",
     ),
     command("getkeysandflags", -3, getkeysandflags)
         .flags(OF_COMMAND)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "7.0.0",
             "Returns the keys of a command, and how it uses them.",
         ),
     command("help", 2, show_help).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "5.0.0",
         "Lists the subcommands.",
     ),
     command("info", -2, info).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Returns information about some commands.",
     ),
     command("list", -2, list).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "7.0.0",
         "Lists the names of commands.",
     ),
@@ -73,7 +73,7 @@ fn all(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn describe(reply: &mut Reply, command: &Command, name: &str) {
+fn describe(reply: &mut ReplyBuffer, command: &Command, name: &str) {
     reply.array(10);
     reply.bulk(name);
     reply.integer(i64::from(command.arity));
@@ -83,11 +83,11 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
         reply.simple(flag);
     }
     let (first, last, step) = match command.keys {
-        Keys::None | Keys::Streams => (0, 0, 0),
-        Keys::Range(first, last, step) => (first, last, step),
-        Keys::Counted { first, count } if first == count => (0, 0, 0),
-        Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
-        Keys::Migrated => (3, 3, 1),
+        KeySpec::None | KeySpec::Streams => (0, 0, 0),
+        KeySpec::Range(first, last, step) => (first, last, step),
+        KeySpec::Counted { first, count } if first == count => (0, 0, 0),
+        KeySpec::Counted { .. } | KeySpec::Stored(_) => (1, 1, 1),
+        KeySpec::Migrated => (3, 3, 1),
     };
     reply.count(first);
     reply.integer(i64::from(last));
@@ -105,16 +105,16 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
     }
 }
 
-fn key_specs(reply: &mut Reply, command: &Command) {
+fn key_specs(reply: &mut ReplyBuffer, command: &Command) {
     let (first, last, step) = match command.keys {
-        Keys::None => return reply.array(0),
-        Keys::Streams => return streams_spec(reply, command),
-        Keys::Range(first, last, step) => (first, last, step),
-        Keys::Counted { first, count } if first == count => {
+        KeySpec::None => return reply.array(0),
+        KeySpec::Streams => return streams_spec(reply, command),
+        KeySpec::Range(first, last, step) => (first, last, step),
+        KeySpec::Counted { first, count } if first == count => {
             return counted_spec(reply, command, count);
         }
-        Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
-        Keys::Migrated => (3, 3, 1),
+        KeySpec::Counted { .. } | KeySpec::Stored(_) => (1, 1, 1),
+        KeySpec::Migrated => (3, 3, 1),
     };
     reply.array(1);
     reply.map(3);
@@ -151,7 +151,7 @@ fn key_specs(reply: &mut Reply, command: &Command) {
 }
 
 /// Keys behind a word, as many as there are ids behind them.
-fn streams_spec(reply: &mut Reply, command: &Command) {
+fn streams_spec(reply: &mut ReplyBuffer, command: &Command) {
     reply.array(1);
     reply.map(3);
     reply.bulk("flags");
@@ -183,7 +183,7 @@ fn streams_spec(reply: &mut Reply, command: &Command) {
 }
 
 /// Keys behind their number.
-fn counted_spec(reply: &mut Reply, command: &Command, place: usize) {
+fn counted_spec(reply: &mut ReplyBuffer, command: &Command, place: usize) {
     reply.array(1);
     reply.map(3);
     reply.bulk("flags");
@@ -276,7 +276,7 @@ fn docs(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn document(reply: &mut Reply, command: &Command, name: &str) {
+fn document(reply: &mut ReplyBuffer, command: &Command, name: &str) {
     reply.bulk(name);
     reply.map(3 + usize::from(!command.subcommands.is_empty()));
     for (field, value) in [
@@ -352,7 +352,7 @@ fn keys_of<'a>(execution: &Execution<'a>) -> Result<(&'static Command, Vec<&'a [
         .key_places(args)
         .map(|place| args.at(place))
         .collect();
-    let may_have_none = matches!(command.keys, Keys::Counted { .. });
+    let may_have_none = matches!(command.keys, KeySpec::Counted { .. });
     match keys.is_empty() && !may_have_none {
         true => Err(Fault::line("ERR The command has no key arguments")),
         false => Ok((command, keys)),

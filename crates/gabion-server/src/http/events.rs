@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use std::convert::Infallible;
 
-use super::{Http, Phase};
+use super::{Http, ServerPhase};
 
 /// How long a browser waits before it comes again, in milliseconds.
 const RETRY: &str = "retry: 2000\n\n";
@@ -33,7 +33,7 @@ pub(super) async fn follow(State(http): State<Arc<Http>>) -> Response {
             loop {
                 tokio::select! {
                     changed = samples.changed() => changed.ok()?,
-                    _ = phase.wait_for(|phase| *phase == Phase::Closed) => return None,
+                    _ = phase.wait_for(|phase| *phase == ServerPhase::Closed) => return None,
                 }
                 let sample = samples.borrow_and_update().clone();
                 if !sample.is_empty() {

@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use gabion::{KeyspaceStats, Stats};
 
 use super::Http;
-use super::text::Kind::{Counter, Gauge, Histogram, Summary};
-use super::text::Text;
+use super::text::MetricType::{Counter, Gauge, Histogram, Summary};
+use super::text::MetricsText;
 use crate::commands::info::REDIS_VERSION;
-use crate::pubsub::Topic;
+use crate::pubsub::SubscriptionKind;
 use crate::server::{Server, counted};
 use crate::table;
 
@@ -30,7 +30,7 @@ pub(super) async fn answer(State(http): State<Arc<Http>>) -> Response {
 }
 
 fn write(http: &Http) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     let reason = http.why_not_ready();
     let Some(server) = http.server.get() else {
         text.one("redis_up", Gauge, "Whether the server accepts clients.", 0);
@@ -75,13 +75,17 @@ fn seconds(nanos: u64) -> f64 {
 }
 
 /// Families of one number each.
-fn ones(text: &mut Text, kind: super::text::Kind, families: &[(&'static str, &str, u64)]) {
+fn ones(
+    text: &mut MetricsText,
+    kind: super::text::MetricType,
+    families: &[(&'static str, &str, u64)],
+) {
     for (name, help, value) in families {
         text.one(name, kind, help, value);
     }
 }
 
-fn about_server(text: &mut Text, server: &Server) {
+fn about_server(text: &mut MetricsText, server: &Server) {
     let port = server.port.to_string();
     let process = std::process::id().to_string();
     text.family(
@@ -136,7 +140,7 @@ fn about_server(text: &mut Text, server: &Server) {
     );
 }
 
-fn about_clients(text: &mut Text, server: &Server) {
+fn about_clients(text: &mut MetricsText, server: &Server) {
     let counts = &server.counts;
     ones(
         text,
@@ -165,12 +169,12 @@ fn about_clients(text: &mut Text, server: &Server) {
             (
                 "redis_pubsub_channels",
                 "Channels with subscribers.",
-                server.pubsub.count_names(Topic::Channel) as u64,
+                server.pubsub.count_names(SubscriptionKind::Channel) as u64,
             ),
             (
                 "redis_pubsub_patterns",
                 "Patterns with subscribers.",
-                server.pubsub.count_names(Topic::Pattern) as u64,
+                server.pubsub.count_names(SubscriptionKind::Pattern) as u64,
             ),
         ],
     );
@@ -202,7 +206,7 @@ fn about_clients(text: &mut Text, server: &Server) {
     );
 }
 
-fn about_memory(text: &mut Text, server: &Server, stats: &Stats) {
+fn about_memory(text: &mut MetricsText, server: &Server, stats: &Stats) {
     let memory = &stats.memory;
     let (lua_bytes, scripts) = server.scripts.sizes();
     ones(
@@ -295,7 +299,7 @@ fn resident_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-fn about_keys(text: &mut Text, server: &Server) {
+fn about_keys(text: &mut MetricsText, server: &Server) {
     let store = &server.store;
     let sizes: Vec<_> = (0..store.databases())
         .map(|database| {
@@ -339,7 +343,7 @@ fn about_keys(text: &mut Text, server: &Server) {
     );
 }
 
-fn about_commands(text: &mut Text, server: &Server) {
+fn about_commands(text: &mut MetricsText, server: &Server) {
     text.one(
         "redis_commands_processed_total",
         Counter,
@@ -385,7 +389,7 @@ fn about_commands(text: &mut Text, server: &Server) {
     }
 }
 
-fn about_latency(text: &mut Text, server: &Server) {
+fn about_latency(text: &mut MetricsText, server: &Server) {
     let called = server.calls.called(table::commands().names());
     let counts: Vec<_> = called
         .filter_map(|(number, called)| Some((called, server.calls.counts_of(number)?)))
@@ -464,7 +468,7 @@ fn about_latency(text: &mut Text, server: &Server) {
     );
 }
 
-fn about_writes(text: &mut Text, stats: &Stats) {
+fn about_writes(text: &mut MetricsText, stats: &Stats) {
     ones(
         text,
         Counter,
@@ -557,7 +561,7 @@ fn about_writes(text: &mut Text, stats: &Stats) {
     );
 }
 
-fn about_space(text: &mut Text, stats: &Stats) {
+fn about_space(text: &mut MetricsText, stats: &Stats) {
     ones(
         text,
         Gauge,
@@ -617,7 +621,7 @@ fn about_space(text: &mut Text, stats: &Stats) {
     }
 }
 
-fn about_jobs(text: &mut Text, stats: &Stats) {
+fn about_jobs(text: &mut MetricsText, stats: &Stats) {
     ones(
         text,
         Counter,
@@ -638,7 +642,7 @@ fn about_jobs(text: &mut Text, stats: &Stats) {
     );
 }
 
-fn about_levels(text: &mut Text, keyspaces: &[KeyspaceStats]) {
+fn about_levels(text: &mut MetricsText, keyspaces: &[KeyspaceStats]) {
     text.family("gabion_buckets", Gauge, "Buckets, by keyspace.");
     for keyspace in keyspaces {
         text.sample(&[("keyspace", &keyspace.name)], keyspace.buckets.len());

@@ -12,7 +12,7 @@ use crate::server::Server;
 
 /// The phase of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ServerPhase {
     /// The store is being opened.
     Loading,
     /// Clients may come.
@@ -29,10 +29,10 @@ impl Http {
         let phase = *self.phase.borrow();
         let server = self.server.get();
         match (phase, server) {
-            (Phase::Loading, _) | (_, None) => {
+            (ServerPhase::Loading, _) | (_, None) => {
                 Some("loading: the store is being opened".to_owned())
             }
-            (Phase::Serving, Some(server)) if !server.is_stopping() => refusal(server),
+            (ServerPhase::Serving, Some(server)) if !server.is_stopping() => refusal(server),
             _ => Some("draining: the server is shutting down".to_owned()),
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gabion_server::{
-    AuthClients, ClientTls, Config, Connection, Reply, ServeError, Target, TlsConfig, serve,
+    AuthClients, ClientTls, Config, Connection, Reply, ServeError, ServerAddress, TlsConfig, serve,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -75,7 +75,7 @@ impl Files {
             name: Some("localhost".to_owned()),
         };
         let address = server.addresses().tls[0];
-        let target = Target::Tcp {
+        let target = ServerAddress::Tcp {
             host: address.ip().to_string(),
             port: address.port(),
             tls: Some(tls),
@@ -90,7 +90,7 @@ impl Files {
             own: None,
             name: None,
         };
-        Connection::open(&Target::Tcp {
+        Connection::open(&ServerAddress::Tcp {
             host: "127.0.0.1".to_owned(),
             port: address.port(),
             tls: Some(tls),

@@ -62,7 +62,7 @@ use self::layout::{BackupDescription, ROOT, ROOT_NAME, backup_name, parse_backup
 use crate::names::LOCK;
 use crate::{Clock, Engine, Error, Problem, Result};
 
-pub use self::prune::{Keep, PruneReport};
+pub use self::prune::{PruneReport, RetentionPolicy};
 pub use self::transfer::{BackupOptions, BackupProgress};
 pub use self::verify::VerifyReport;
 

@@ -105,7 +105,7 @@ impl CheckReport {
             Ok(consumers) => consumers,
             Err(error) => return self.add(error, &disk.path_of(CONSUMERS)),
         };
-        match check_kept(disk, end, &consumers.stand_at()) {
+        match check_kept(disk, end, &consumers.positions()) {
             Ok(()) => Ok(()),
             Err(error) => self.add(error, disk.path()),
         }

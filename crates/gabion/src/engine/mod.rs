@@ -79,7 +79,7 @@ pub(crate) use write::UpdateOutcome;
 
 pub use check::{CheckReport, Problem, check, check_disk};
 pub use destroy::{destroy, destroy_disk};
-pub use repair::{Lost, RepairReport, repair, repair_disk};
+pub use repair::{LostEntries, RepairReport, repair, repair_disk};
 
 /// An open store of one of the engines.
 #[derive(Clone)]
@@ -426,10 +426,10 @@ impl EngineHandle {
 
     /// Counts so many bytes of memory that the store's users hold, below its ceiling, until the
     /// result is dropped; `None` for an engine without a ceiling.
-    pub(crate) fn hold_memory(&self) -> Option<TableMemory> {
+    pub(crate) fn charge_memory(&self) -> Option<TableMemory> {
         match self {
-            EngineHandle::Wip(engine) => Some(engine.hold_memory()),
-            EngineHandle::Flex(engine) => Some(engine.hold_memory()),
+            EngineHandle::Wip(engine) => Some(engine.charge_memory()),
+            EngineHandle::Flex(engine) => Some(engine.charge_memory()),
             EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => None,
         }
     }

@@ -26,13 +26,13 @@ pub struct RepairReport {
     pub problems: Vec<Problem>,
     /// What is lost, or may be, in the order in which it was found. A problem need not be a loss:
     /// the damaged part may be obsolete, or one that a repair makes anew.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostEntries>,
 }
 
 /// Entries that a repair could not save.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Lost {
+pub struct LostEntries {
     /// The keyspace of the entries, if known.
     pub keyspace: Option<String>,
     /// A lower bound: all lost keys are above this one. In WipDB, versions of the key itself may be
@@ -47,12 +47,12 @@ pub struct Lost {
     pub entries_max: Option<u64>,
 }
 
-impl Lost {
+impl LostEntries {
     /// Nobody knows what of a keyspace.
-    pub(crate) fn of_keyspace(name: &str) -> Lost {
-        Lost {
+    pub(crate) fn of_keyspace(name: &str) -> LostEntries {
+        LostEntries {
             keyspace: Some(name.to_owned()),
-            ..Lost::default()
+            ..LostEntries::default()
         }
     }
 }
@@ -85,7 +85,7 @@ impl RepairReport {
         if let Err(error) = replayed {
             self.lose(&error, disk.path());
             // Writes to any keyspace may have followed.
-            self.lost.push(Lost::default());
+            self.lost.push(LostEntries::default());
         }
         Ok(())
     }

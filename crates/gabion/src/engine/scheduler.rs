@@ -242,7 +242,7 @@ impl BackgroundScheduler {
 
     /// If no thread is in a step, how many steps there were. Who gets the same number before and
     /// after a look at the store looked while nothing was done.
-    pub(crate) fn rests_since(&self) -> Option<u64> {
+    pub(crate) fn idle_epoch(&self) -> Option<u64> {
         let state = self.state.lock();
         (state.running == 0).then_some(state.steps)
     }

@@ -494,7 +494,7 @@ impl ReplayEnd {
         // The next segment says where the log ended before. Where nothing was read, and nothing is
         // kept, that is where readers stand.
         if self.segments.is_empty() && self.kept.segments.is_empty() {
-            let reached = readers.iter().filter(|at| !self.kept.is_cut_off(**at));
+            let reached = readers.iter().filter(|at| !self.kept.is_invalidated(**at));
             self.end = reached.copied().max().unwrap_or(self.end);
         }
         if self.segments.is_empty()

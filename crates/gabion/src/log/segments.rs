@@ -474,8 +474,8 @@ impl Segments {
     }
 
     /// Whether a reader at that position is cut off.
-    pub(super) fn is_cut_off(&self, at: Lsn) -> bool {
-        self.live.lock().kept.is_cut_off(at)
+    pub(super) fn is_invalidated(&self, at: Lsn) -> bool {
+        self.live.lock().kept.is_invalidated(at)
     }
 
     /// Keeps segments for readers at these positions from now on, and removes what they do not

@@ -37,7 +37,7 @@ pub struct Tuning {
     /// if the form is adaptive. Sorting new keys costs such a scan some microseconds, and all
     /// others a walk over several sorted parts. Ordering a MemTable of 2 MiB costs some
     /// milliseconds once, and from then on a put costs about half as much again. Default: 16.
-    pub searches_until_ordered: u32,
+    pub scans_until_ordered: u32,
 
     // Tables.
     /// Size of a table's blocks in bytes before compression, 64 to 32,768. Default: 4,096, one page
@@ -79,7 +79,7 @@ pub struct Tuning {
     pub background_bytes_per_second_max: u64,
     /// Whether single writes of several threads run in parallel or one after the other. Default: in
     /// parallel with more than two processors.
-    pub writers_side_by_side: bool,
+    pub concurrent_writers: bool,
 
     // For tests.
     /// Where the store gets the time from. Default: the system's clock.
@@ -92,7 +92,7 @@ impl Default for Tuning {
             memtable_budget_bytes: None,
             cache_bytes: None,
             memtable_form: MemTableForm::default(),
-            searches_until_ordered: 16,
+            scans_until_ordered: 16,
             block_bytes: 4096,
             filter_bits_per_key: 10,
             paranoid_checks: false,
@@ -102,7 +102,7 @@ impl Default for Tuning {
             sublevels_max: 8,
             read_weight: 10,
             background_bytes_per_second_max: 0,
-            writers_side_by_side: std::thread::available_parallelism()
+            concurrent_writers: std::thread::available_parallelism()
                 .is_ok_and(|processors| processors.get() > PROCESSORS_OF_ONE_LANE),
             clock: Clock::system(),
         }
@@ -113,7 +113,7 @@ setters!(Tuning {
     memtable_budget_bytes: u64,
     cache_bytes: u64,
     memtable_form: MemTableForm,
-    searches_until_ordered: u32,
+    scans_until_ordered: u32,
     block_bytes: usize,
     filter_bits_per_key: u32,
     paranoid_checks: bool,
@@ -123,7 +123,7 @@ setters!(Tuning {
     sublevels_max: usize,
     read_weight: u32,
     background_bytes_per_second_max: u64,
-    writers_side_by_side: bool,
+    concurrent_writers: bool,
     clock: Clock,
 });
 

@@ -122,7 +122,7 @@ impl FromStr for TableReads {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemTableForm {
     /// Each bucket adapts by itself: a hash table, until range scans have met new writes in one
-    /// MemTable [often enough](crate::Tuning::searches_until_ordered); then ordered, until a
+    /// MemTable [often enough](crate::Tuning::scans_until_ordered); then ordered, until a
     /// MemTable without scans is flushed.
     #[default]
     Adaptive,

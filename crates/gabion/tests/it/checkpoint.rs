@@ -222,7 +222,7 @@ fn what_cannot_be_a_checkpoint_is_told_and_leaves_nothing() {
         .mapped(
             MappedOptions::default()
                 .pool_bytes(64 << 20)
-                .records_planned(64),
+                .expected_records(64),
         );
     let db = options.open(path("pool")).unwrap();
     let error = db.checkpoint(path("of the pool")).unwrap_err();

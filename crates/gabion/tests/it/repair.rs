@@ -223,7 +223,7 @@ fn check_lost(
             assert_eq!(pairs.get_key_value(pair.0), Some(pair));
         }
         for (key, value) in pairs.iter().filter(|(key, _)| !found.contains_key(*key)) {
-            let holds = |lost: &gabion::Lost| {
+            let holds = |lost: &gabion::LostEntries| {
                 lost.keyspace.as_ref().is_none_or(|own| own == name)
                     && lost.above.as_ref().is_none_or(|above| above < key)
                     && lost.below.as_ref().is_none_or(|below| key < below)

@@ -179,7 +179,7 @@ impl Partition {
             )),
             space,
             cache: Arc::clone(cache),
-            memory: cache.memory().hold_table(0),
+            memory: cache.memory().charge_table(0),
             dirty: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
             collected: AtomicBool::new(false),

@@ -78,7 +78,7 @@ impl Flex {
         let threads = replay_threads(&disk, options.background_threads)?;
         let (mut end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
         let consumers = ConsumerTable::open(&disk)?;
-        end.keep_for(&disk, &consumers.stand_at())?;
+        end.keep_for(&disk, &consumers.positions())?;
 
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),

@@ -263,7 +263,7 @@ mod tests {
                 MappedOptions::default()
                     .pool_bytes(64 << 20)
                     .checkpoints(false)
-                    .records_planned(64),
+                    .expected_records(64),
             )
             .background_threads(0);
         let disk = Disk::create_system(path).expect("a directory");

@@ -323,7 +323,7 @@ mod tests {
                 MappedOptions::default()
                     .pool_bytes(32 << 20)
                     .checkpoints(true)
-                    .records_planned(64),
+                    .expected_records(64),
             )
             .background_threads(1);
         Mapped::open(Disk::system(dir)?, options)

@@ -54,7 +54,7 @@ pub(crate) struct ConsumerState {
     pub(crate) position: Position,
     /// Bytes of the log behind the position.
     pub(crate) bytes: u64,
-    pub(crate) is_cut_off: bool,
+    pub(crate) is_invalidated: bool,
 }
 
 impl ConsumerTable {
@@ -75,7 +75,7 @@ impl ConsumerTable {
     }
 
     /// Where they stand.
-    pub(crate) fn stand_at(&self) -> Vec<Lsn> {
+    pub(crate) fn positions(&self) -> Vec<Lsn> {
         lsns(&self.0.lock())
     }
 
@@ -94,7 +94,7 @@ impl ConsumerTable {
                 name: name.clone(),
                 position,
                 bytes: log.bytes_behind(at),
-                is_cut_off: log.is_cut_off(at),
+                is_invalidated: log.is_invalidated(at),
             }
         });
         states.collect()

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gabion::{BackupOptions, BackupRepository, Db, Engine, Error, Keep, MappedOptions, Options};
+use gabion::{
+    BackupOptions, BackupRepository, Db, Engine, Error, MappedOptions, Options, RetentionPolicy,
+};
 use gabion_media::{Disk, SimDisk};
 
 use super::{assert_restores, assert_whole, backup, engines, repository, some_store, write_all};
@@ -104,7 +106,7 @@ fn a_repository_in_use_is_told_with_its_holder() {
     let restore = || repository.restore(1, path("restored"), BackupOptions::default());
     let verify = || repository.verify(None, BackupOptions::default()).map(drop);
     let create = || db.backup(&repository, BackupOptions::default()).map(drop);
-    let prune = || repository.prune(Keep::newest(1)).map(drop);
+    let prune = || repository.prune(RetentionPolicy::newest(1)).map(drop);
     for refused in [create(), prune(), restore(), verify()] {
         assert!(told(refused, &["locked", "process"]).is_locked());
     }
@@ -240,7 +242,7 @@ fn a_description_that_is_damaged_keeps_all_objects() {
             &[word],
         );
         assert!(target.list().unwrap().is_empty());
-        told(repository.prune(Keep::newest(1)), &[word]);
+        told(repository.prune(RetentionPolicy::newest(1)), &[word]);
         // A backup is made all the same, and takes nothing away.
         let third = backup(&subject.db, &to);
         assert_restores(&repository, 2, &options, &twin);
@@ -250,7 +252,7 @@ fn a_description_that_is_damaged_keeps_all_objects() {
     }
     // Whoever gives it up removes its file.
     Disk::simulated(&to).remove(&name).unwrap();
-    let report = repository(&to).prune(Keep::newest(9)).unwrap();
+    let report = repository(&to).prune(RetentionPolicy::newest(9)).unwrap();
     assert!(
         report.removed.is_empty() && report.objects > 0,
         "{report:?}"
@@ -336,7 +338,7 @@ fn engines_without_backups_and_closed_stores_say_so() {
     for engine in Engine::ALL.iter().filter(|own| !own.capabilities().backup) {
         let pool = MappedOptions::default()
             .pool_bytes(64 << 20)
-            .records_planned(64);
+            .expected_records(64);
         let options = Options::default().engine(*engine).mapped(pool);
         let db = options.open(path(engine.name())).unwrap();
         let refused = db.backup(&repository, BackupOptions::default());

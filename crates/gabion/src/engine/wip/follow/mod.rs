@@ -200,7 +200,7 @@ impl Wip {
                 Ok(Round::Before(at)) => (cleared, tries) = (at, 0),
                 Ok(Round::Gone) if tries < TRIES => {
                     following.restarts = true;
-                    following.stats.reopened += 1;
+                    following.stats.manifest_reloads += 1;
                     if tries > 1 {
                         std::thread::sleep(PAUSE);
                     }

@@ -168,7 +168,7 @@ impl Table {
             index,
             held: None,
         };
-        table.held = cache.hold_table(table.memory_bytes() as u64);
+        table.held = cache.charge_table(table.memory_bytes() as u64);
         Ok(table)
     }
 
