@@ -124,10 +124,10 @@ export interface GabionTransaction<KDefault = string, VDefault = string>
 export type StoreOption =
   | 'engine' | 'readOnly' | 'durability' | 'memoryBytesMax' | 'backgroundThreads' | 'logBytesMax'
   | 'compression' | 'tableReads' | 'spaceAmplificationMax' | 'garbageAgeMax' | 'expiryLagMax'
-  | 'transactionAgeMax' | 'poolBytes' | 'poolPath' | 'checkpoints' | 'recordsPlanned'
-  | 'memtableBudgetBytes' | 'cacheBytes' | 'memtableForm' | 'searchesUntilOrdered' | 'blockBytes'
+  | 'transactionAgeMax' | 'poolBytes' | 'poolPath' | 'checkpoints' | 'expectedRecords'
+  | 'memtableBudgetBytes' | 'cacheBytes' | 'memtableForm' | 'scansUntilOrdered' | 'blockBytes'
   | 'filterBitsPerKey' | 'paranoidChecks' | 'bucketBytes' | 'splitWays' | 'sublevelsMin'
-  | 'sublevelsMax' | 'readWeight' | 'backgroundBytesPerSecondMax' | 'writersSideBySide'
+  | 'sublevelsMax' | 'readWeight' | 'backgroundBytesPerSecondMax' | 'concurrentWriters'
   | 'changesBytesMax'
 
 /** Options of a store: numbers, switches, or text such as `'512MiB'`, `'10s'`, `'zstd:3'`. */

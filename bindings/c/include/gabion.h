@@ -67,13 +67,13 @@ enum gabion_code
     GABION_CODE_NEWER_FORMAT = 7,
     // The store needs a part that this library was built without.
     GABION_CODE_MISSING_FEATURE = 8,
-    // An earlier failure ended writing, or the store was opened for reading only.
+    // The store is read-only after an earlier failure, or was opened read-only.
     GABION_CODE_READ_ONLY = 9,
     // A key, a value, a batch, a name or a transaction is too long.
     GABION_CODE_LIMIT = 10,
     // Pairs that must ascend do not.
     GABION_CODE_OUT_OF_ORDER = 11,
-    // There is no such option, or its value cannot work.
+    // The option is unknown, or its value is invalid.
     GABION_CODE_INVALID_OPTION = 12,
     // The store has no keyspace of that name.
     GABION_CODE_NO_SUCH_KEYSPACE = 13,
@@ -81,7 +81,7 @@ enum gabion_code
     GABION_CODE_RESERVED_NAME = 14,
     // The keyspace was dropped.
     GABION_CODE_KEYSPACE_DROPPED = 15,
-    // The transaction has read what somebody else has written since: run it again.
+    // Another write has changed what the transaction read: run it again.
     GABION_CODE_CONFLICT = 16,
     // The transaction was open for too long: run it again.
     GABION_CODE_TRANSACTION_TOO_OLD = 17,
@@ -97,11 +97,11 @@ enum gabion_code
     GABION_CODE_CLOSED = 22,
     // The transaction is committed or rolled back.
     GABION_CODE_ENDED = 23,
-    // An argument cannot be: NULL, another kind of handle, text that is no UTF-8.
+    // An argument is invalid: NULL, a handle of another kind, or text that is not UTF-8.
     GABION_CODE_INVALID_ARGUMENT = 24,
-    // Another thread uses what only one may use at a time.
+    // Another thread is using an object that one thread at a time may use.
     GABION_CODE_BUSY = 25,
-    // A thread of the store failed, or a bug of Gabion's was stopped at its border.
+    // A thread of the store failed, or Gabion panicked, which is a bug.
     GABION_CODE_INTERNAL = 26,
     // The merge operator of a keyspace failed for a key.
     GABION_CODE_MERGE_FAILED = 27,

@@ -30,13 +30,13 @@ pub enum GabionCode {
     NewerFormat = 7,
     /// The store needs a part that this library was built without.
     MissingFeature = 8,
-    /// An earlier failure ended writing, or the store was opened for reading only.
+    /// The store is read-only after an earlier failure, or was opened read-only.
     ReadOnly = 9,
     /// A key, a value, a batch, a name or a transaction is too long.
     Limit = 10,
     /// Pairs that must ascend do not.
     OutOfOrder = 11,
-    /// There is no such option, or its value cannot work.
+    /// The option is unknown, or its value is invalid.
     InvalidOption = 12,
     /// The store has no keyspace of that name.
     NoSuchKeyspace = 13,
@@ -44,7 +44,7 @@ pub enum GabionCode {
     ReservedName = 14,
     /// The keyspace was dropped.
     KeyspaceDropped = 15,
-    /// The transaction has read what somebody else has written since: run it again.
+    /// Another write has changed what the transaction read: run it again.
     Conflict = 16,
     /// The transaction was open for too long: run it again.
     TransactionTooOld = 17,
@@ -60,11 +60,11 @@ pub enum GabionCode {
     Closed = 22,
     /// The transaction is committed or rolled back.
     Ended = 23,
-    /// An argument cannot be: NULL, another kind of handle, text that is no UTF-8.
+    /// An argument is invalid: NULL, a handle of another kind, or text that is not UTF-8.
     InvalidArgument = 24,
-    /// Another thread uses what only one may use at a time.
+    /// Another thread is using an object that one thread at a time may use.
     Busy = 25,
-    /// A thread of the store failed, or a bug of Gabion's was stopped at its border.
+    /// A thread of the store failed, or Gabion panicked, which is a bug.
     Internal = 26,
     /// The merge operator of a keyspace failed for a key.
     MergeFailed = 27,

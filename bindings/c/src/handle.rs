@@ -64,7 +64,7 @@ unsafe fn check<H: Opaque>(handle: *const H) -> Result<*const Boxed<H::Inner>> {
     match kind == H::KIND {
         true => Ok(boxed),
         false => Err(Failure::argument(format!(
-            "the handle is no {name}, or it was freed"
+            "the handle is not of kind {name}, or was freed"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! Options: pairs of text, which are read by what they are given to.
+//! Options: pairs of name and value as text, parsed where they are used.
 
 use std::ffi::{CString, c_char};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! What comes across the border besides handles: bytes, text, and places for results.
+//! Conversions at the C boundary besides handles: bytes, text, and pointers for results.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{self, NonNull};
@@ -70,7 +70,7 @@ unsafe fn bytes<'a>(data: *const u8, len: usize, what: &str, max: usize) -> Resu
     match (data.is_null(), len) {
         (_, len) if len > max => Err(Failure::Refused(
             Code::Limit,
-            format!("the {what} has {len} bytes, the limit is {max}"),
+            format!("the {what} has {len} bytes; the limit is {max}"),
         )),
         (true, 0) => Ok(&[]),
         (true, len) => Err(Failure::argument(format!(
@@ -90,7 +90,7 @@ pub(crate) unsafe fn list<'a, T>(data: *const T, count: usize, what: &str) -> Re
         return Ok(&[]);
     }
     if count > KEYS_MAX {
-        let why = format!("{count} {what} are too many, the limit is {KEYS_MAX}");
+        let why = format!("{count} {what} are too many; the limit is {KEYS_MAX}");
         return Err(Failure::Refused(Code::Limit, why));
     }
     if data.is_null() || !data.is_aligned() {
@@ -111,7 +111,7 @@ pub(crate) unsafe fn text<'a>(data: *const c_char, what: &str) -> Result<&'a str
     // SAFETY: as for this function.
     let text = unsafe { CStr::from_ptr(data) };
     text.to_str()
-        .map_err(|_| Failure::argument(format!("the {what} is no UTF-8")))
+        .map_err(|_| Failure::argument(format!("the {what} is not UTF-8")))
 }
 
 /// As [`text`], where null stands for none.
@@ -137,7 +137,7 @@ impl<T> Out<T> {
     pub(crate) unsafe fn new(place: *mut T, first: T, what: &str) -> Result<Out<T>> {
         let place = NonNull::new(place).filter(|place| place.is_aligned());
         let place = place.ok_or_else(|| {
-            Failure::argument(format!("the place for the {what} is NULL, or not aligned"))
+            Failure::argument(format!("the pointer to the {what} is NULL or not aligned"))
         })?;
         let out = Out(place);
         out.set(first);
@@ -167,7 +167,7 @@ pub(crate) fn copy_out(bytes: &[u8]) -> Result<*mut u8> {
     // SAFETY: any size may be asked for.
     let memory = unsafe { malloc(bytes.len() + 1) }.cast::<u8>();
     if memory.is_null() {
-        let why = format!("there is no memory for {} bytes", bytes.len());
+        let why = format!("cannot allocate {} bytes", bytes.len());
         return Err(Failure::Refused(Code::Limit, why));
     }
     // SAFETY: so many bytes were asked for, and the new ones are nobody else's.

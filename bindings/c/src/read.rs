@@ -148,7 +148,9 @@ pub unsafe extern "C" fn gabion_get_into(
         // SAFETY: a place for a number, by contract.
         let value_len = unsafe { Out::new(value_len, usize::MAX, "length of the value") }?;
         if buffer.is_null() && capacity > 0 {
-            return Err(Failure::argument("the buffer is NULL, but has a capacity"));
+            return Err(Failure::argument(
+                "the buffer is NULL, but the capacity is not 0",
+            ));
         }
         // SAFETY: as for this function.
         let found = unsafe { find_now(keyspace, key, key_len) }?;

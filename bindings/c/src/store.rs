@@ -1,4 +1,4 @@
-//! Stores: opened, closed, checked, copied, and what they tell of themselves.
+//! Stores: open, close, check, copy, and statistics.
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn gabion_check(
         let path = unsafe { text(path, "path") }?;
         let report = gabion::check(path)?;
         let text = serde_json::to_string_pretty(&report)
-            .map_err(|why| Failure::argument(format!("the report is no JSON: {why}")))?;
+            .map_err(|why| Failure::argument(format!("the report is not JSON: {why}")))?;
         json.set(copy_out(text.as_bytes())?.cast());
         Ok(())
     })

@@ -116,7 +116,7 @@ fn the_example_in_c() {
 fn the_example_in_cpp() {
     let printed = compile_and_run("examples/words.cpp");
     let expected = "basket 1\nby 1\nof 1\nstone 3\nbefore: none\nstone: 3\nnone 1\n\
-                    the store has no keyspace named \"sentences\"; it has: default, words\n";
+                    the store has no keyspace named \"sentences\"; choose from: default, words\n";
     assert_eq!(printed, expected);
 }
 

@@ -119,8 +119,8 @@ impl Answers {
             Some(bytes) => self.add_failure(&Failure::Refused(
                 gabion_bindings::Code::Limit,
                 format!(
-                    "the answers to what was asked at once have more than {ANSWERS_BYTES_MAX} \
-                     bytes, the one that did not fit has {}: ask for less at once",
+                    "the replies of one request have more than {ANSWERS_BYTES_MAX} bytes, and the \
+                     one that did not fit has {}; ask for less at once",
                     bytes.len()
                 ),
             )),

@@ -76,8 +76,8 @@ impl Use {
             Some(_) => Err(Failure::Refused(
                 Code::InvalidOption,
                 format!(
-                    "the store at {} is open in this process with other options; those who share \
-                     a store give the same ones",
+                    "the store at {} is open in this process with other options; open it with the \
+                     same options to share it",
                     self.path.display()
                 ),
             )),

@@ -1,4 +1,4 @@
-//! Stores: open, close, and what is done with all of a store.
+//! Stores: open, close, and operations on a whole store.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What reads and writes: a store as it is, at a moment, or as a transaction sees it.
+//! Views: a store as it is now, a snapshot, or a transaction, each with reads and writes.
 
 use std::ops::Bound;
 
@@ -80,7 +80,7 @@ impl View {
     fn reader(&self, snapshot: &GivenSnapshot<'_>) -> Result<Reader> {
         match (&self.inner.transaction, snapshot) {
             (Some(_), Some(_)) => Err(Failure::argument(
-                "a transaction has a moment of its own and takes no snapshot",
+                "a transaction reads at a moment of its own and takes no snapshot",
             )),
             (Some(transaction), None) => Ok(Reader::Transaction(transaction.clone())),
             (None, Some(snapshot)) => snapshot.reader(),

@@ -50,7 +50,7 @@ pub(crate) fn durability(py: Python<'_>, word: Option<&str>) -> PyResult<Option<
 /// Seconds as a duration.
 fn seconds(count: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(count)
-        .map_err(|_| PyValueError::new_err(format!("{count} seconds are no time from now on")))
+        .map_err(|_| PyValueError::new_err(format!("an expiry of {count} seconds is not possible")))
 }
 
 /// When something expires: a `timedelta` or a number of seconds from now on, or a `datetime`.
@@ -63,7 +63,7 @@ pub(crate) fn expiry(value: &Bound<'_, PyAny>) -> PyResult<Expiry> {
         let count: f64 = value.call_method0("timestamp")?.extract()?;
         // What was before 1970 has expired.
         let at = UNIX_EPOCH.checked_add(seconds(count.max(0.0))?);
-        let at = at.ok_or_else(|| PyValueError::new_err("the moment is too late"))?;
+        let at = at.ok_or_else(|| PyValueError::new_err("the expiry is too far in the future"))?;
         return Ok(Expiry::At(at));
     }
     match value.extract::<f64>() {
@@ -92,7 +92,7 @@ fn option_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let path = value.call_method0("__fspath__");
     path.and_then(|path| path.extract()).map_err(|_| {
         PyTypeError::new_err(format!(
-            "option {name}: its value is text, a number, a bool, a timedelta or a path"
+            "option {name}: the value must be text, a number, a bool, a timedelta or a path"
         ))
     })
 }

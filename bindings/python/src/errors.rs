@@ -74,7 +74,7 @@ pub(crate) fn call<T: Send>(
 /// Why something cannot be pickled.
 pub(crate) fn no_pickle(what: &str) -> PyErr {
     PyTypeError::new_err(format!(
-        "a {what} of Gabion cannot be pickled or copied: it stands for an open store of this \
-         process. Send the path, and open the store where it is needed, in one process at a time"
+        "a {what} of Gabion cannot be pickled or copied, as it belongs to an open store of this \
+         process; send the path, and open the store where it is needed, in one process at a time"
     ))
 }

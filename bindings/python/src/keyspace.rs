@@ -337,7 +337,7 @@ impl Keyspace {
         let key = &*key;
         match expires.as_ref().map(expiry).transpose()? {
             Some(expiry) => call(py, || self.inner.expire(key, expiry)),
-            None => call(py, || self.inner.persist_key(key)),
+            None => call(py, || self.inner.remove_expiry(key)),
         }
     }
 
@@ -482,7 +482,7 @@ impl Keyspace {
 pub(crate) fn part_named(name: &str) -> PyResult<Part> {
     Part::named(name).ok_or_else(|| {
         PyTypeError::new_err(format!(
-            "{name:?} is none of \"keys\", \"values\", \"items\""
+            "{name:?} is not one of \"keys\", \"values\", \"items\""
         ))
     })
 }

@@ -44,7 +44,7 @@ impl Snapshot {
         run(py, || {
             let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
             let snapshot = snapshot.as_ref().ok_or_else(|| {
-                let why = "the snapshot was given up at the end of its with block; take another";
+                let why = "the snapshot was closed at the end of the with block; take another";
                 Failure::Refused(Code::Closed, why.to_owned())
             })?;
             Ok(read(snapshot)?)

@@ -1,4 +1,4 @@
-//! Stores, and what is done with the directories of closed ones.
+//! Stores, and operations on the directories of closed stores.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! When something expires, as other languages say it.
+//! Expiry times, as other languages pass them.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Failures: what a call of a binding ends with, if not well.
+//! Failures of calls of a binding.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,13 +51,13 @@ codes! {
     NewerFormat = 7, "NEWER_FORMAT";
     /// The store needs a part that this library was built without.
     MissingFeature = 8, "MISSING_FEATURE";
-    /// An earlier failure ended writing, or the store was opened for reading only.
+    /// The store is read-only after an earlier failure, or was opened read-only.
     ReadOnly = 9, "READ_ONLY";
     /// A key, a value, a batch, a name or a transaction is too long.
     Limit = 10, "LIMIT";
     /// Pairs that must ascend do not.
     OutOfOrder = 11, "OUT_OF_ORDER";
-    /// There is no such option, or its value cannot work.
+    /// The option is unknown, or its value is invalid.
     InvalidOption = 12, "INVALID_OPTION";
     /// The store has no keyspace of that name.
     NoSuchKeyspace = 13, "NO_SUCH_KEYSPACE";
@@ -65,7 +65,7 @@ codes! {
     ReservedName = 14, "RESERVED_NAME";
     /// The keyspace was dropped.
     KeyspaceDropped = 15, "KEYSPACE_DROPPED";
-    /// The transaction has read what somebody else has written since: run it again.
+    /// Another write has changed what the transaction read: run it again.
     Conflict = 16, "CONFLICT";
     /// The transaction was open for too long: run it again.
     TransactionTooOld = 17, "TRANSACTION_TOO_OLD";
@@ -83,9 +83,9 @@ codes! {
     Ended = 23, "ENDED";
     /// An argument cannot be: a null pointer, another kind of handle, text that is no UTF-8.
     InvalidArgument = 24, "INVALID_ARGUMENT";
-    /// Another thread uses what only one may use at a time.
+    /// Another thread is using an object that one thread at a time may use.
     Busy = 25, "BUSY";
-    /// A thread of the store failed, or a bug of Gabion's was stopped at its border.
+    /// A thread of the store failed, or Gabion panicked, which is a bug.
     Internal = 26, "INTERNAL";
     /// The merge operator of a keyspace failed for a key.
     MergeFailed = 27, "MERGE_FAILED";
@@ -109,7 +109,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// An argument cannot be.
+    /// An argument is invalid.
     pub fn argument(what: impl Into<String>) -> Failure {
         Failure::Refused(Code::InvalidArgument, what.into())
     }
@@ -168,12 +168,12 @@ impl fmt::Display for Failure {
                 f.write_str("the transaction is committed or rolled back; begin another one")
             }
             Failure::Busy => f.write_str(
-                "another thread uses this at the moment; one thread at a time may, so guard it, or \
-                 give each thread its own",
+                "another thread is using this object; use it from one thread at a time, or give \
+                 each thread an object of its own",
             ),
             Failure::Panicked(what) => write!(
                 f,
-                "a bug of Gabion's was stopped at its border, and said: {what}; please report it"
+                "Gabion panicked, which is a bug: {what}; please report it"
             ),
         }
     }

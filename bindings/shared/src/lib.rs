@@ -1,4 +1,4 @@
-//! What the bindings to other languages have in common.
+//! The common part of the bindings to other languages.
 //!
 //! A binding turns the facade of [`gabion`] into what another language is used to. What each of
 //! them needs and the facade has not is here, in safe Rust, so that it is written and tested once:

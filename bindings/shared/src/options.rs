@@ -1,4 +1,4 @@
-//! Options by name and value: what another language sets without a new function for each.
+//! Options by name and value, so that other languages need no function for each option.
 //!
 //! Names are those of the fields of [`Options`], [`MappedOptions`](gabion::MappedOptions),
 //! [`Tuning`](gabion::Tuning), [`KeyspaceOptions`] and [`TransactionOptions`]; one name means the
@@ -62,11 +62,11 @@ const STORE: &[Setting<Options>] = settings! { Options:
     pool_bytes = mapped.pool_bytes, bytes;
     pool_path = mapped.pool_path, path;
     checkpoints = mapped.checkpoints, switch;
-    records_planned = mapped.records_planned, number;
+    expected_records = mapped.expected_records, number;
     memtable_budget_bytes = tuning.memtable_budget_bytes, some_bytes;
     cache_bytes = tuning.cache_bytes, some_bytes;
     memtable_form = tuning.memtable_form, word;
-    searches_until_ordered = tuning.searches_until_ordered, number;
+    scans_until_ordered = tuning.scans_until_ordered, number;
     block_bytes = tuning.block_bytes, size;
     filter_bits_per_key = tuning.filter_bits_per_key, number;
     paranoid_checks = tuning.paranoid_checks, switch;
@@ -76,7 +76,7 @@ const STORE: &[Setting<Options>] = settings! { Options:
     sublevels_max = tuning.sublevels_max, number;
     read_weight = tuning.read_weight, number;
     background_bytes_per_second_max = tuning.background_bytes_per_second_max, bytes;
-    writers_side_by_side = tuning.writers_side_by_side, switch;
+    concurrent_writers = tuning.concurrent_writers, switch;
 };
 
 const KEYSPACE: &[Setting<KeyspaceOptions>] = settings! { KeyspaceOptions:
@@ -156,7 +156,10 @@ fn set_all<O, T: AsRef<str>>(
         let setting = settings.iter().find(|setting| setting.name == name);
         let Some(setting) = setting else {
             let known: Vec<_> = settings.iter().map(|setting| setting.name).collect();
-            let why = format!("a {owner} has no such option; it has: {}", known.join(", "));
+            let why = format!(
+                "a {owner} has no option of this name; choose from: {}",
+                known.join(", ")
+            );
             return Err(invalid(name, &why));
         };
         (setting.set)(options, text).map_err(|why| invalid(name, &why))?;
@@ -174,7 +177,7 @@ fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
 
 fn number<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|why| format!("{text:?} is no number that fits here: {why}"))
+        .map_err(|why| format!("{text:?} is not a number in range: {why}"))
 }
 
 fn switch(text: &str) -> Result<bool, String> {
@@ -189,11 +192,11 @@ fn bytes(text: &str) -> Result<u64, String> {
     let count = digits.trim_end().parse::<u64>().ok();
     count
         .and_then(|count| count.checked_mul(1 << shift))
-        .ok_or_else(|| format!("{text:?} is no number of bytes, such as 4096 or 512MiB"))
+        .ok_or_else(|| format!("{text:?} is not a number of bytes such as 4096 or 512MiB"))
 }
 
 fn size(text: &str) -> Result<usize, String> {
-    bytes(text).and_then(|bytes| bytes.try_into().map_err(|_| format!("{text} is too much")))
+    bytes(text).and_then(|bytes| bytes.try_into().map_err(|_| format!("{text} is too large")))
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -214,7 +217,7 @@ fn time(text: &str) -> Result<Duration, String> {
     let millis = units.into_iter().find_map(of_unit);
     millis
         .map(Duration::from_millis)
-        .ok_or_else(|| format!("{text:?} is no time, such as 250ms, 10s, 5m, 24h, 7d or max"))
+        .ok_or_else(|| format!("{text:?} is not a duration such as 250ms, 10s, 5m, 24h, 7d or max"))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as the other readers of values")]
@@ -245,8 +248,8 @@ fn some_number<T: FromStr<Err: Display>>(text: &str) -> Result<Option<T>, String
 fn operator(text: &str) -> Result<Option<MergeOperator>, String> {
     MergeOperator::built_in(text).map(Some).ok_or_else(|| {
         format!(
-            "{text:?} is no merge operator that comes with a store; use add_i64, add_u64, \
-             max_bytes, min_bytes, bit_or, or append: with a separator behind it"
+            "{text:?} is not a built-in merge operator; use add_i64, add_u64, max_bytes, \
+             min_bytes, bit_or, or append: with a separator behind it"
         )
     })
 }
@@ -256,7 +259,7 @@ fn isolation(text: &str) -> Result<Isolation, String> {
         "serializable" => Ok(Isolation::Serializable),
         "snapshot" => Ok(Isolation::Snapshot),
         _ => Err(format!(
-            "{text:?} is no isolation; use serializable or snapshot"
+            "{text:?} is not an isolation level; use serializable or snapshot"
         )),
     }
 }

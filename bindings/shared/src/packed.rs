@@ -74,7 +74,7 @@ impl<'a> Unpacked<'a> {
 
 /// What is said of packed bytes that end too early, or hold what nobody packs.
 pub fn cut() -> Failure {
-    Failure::argument("a request is cut off or of no known kind")
+    Failure::argument("a request is cut off or of an unknown kind")
 }
 
 /// Adds a text. No text of a store has the length of a number of 32 bits.

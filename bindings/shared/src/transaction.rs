@@ -1,4 +1,4 @@
-//! A transaction in the hands of another language.
+//! A transaction, as other languages use it.
 //!
 //! There, handles are dropped in any order and used by any thread. So the transaction is behind a
 //! lock, ends once for all who share it, and its iterators borrow nothing of it: they ask for pages

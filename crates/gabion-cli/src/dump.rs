@@ -1,4 +1,4 @@
-//! The form of dumps: all records of a keyspace as lines of text.
+//! The dump format: all records of a keyspace as lines of text.
 //!
 //! ```text
 //! #gabion-dump 1
@@ -94,5 +94,5 @@ pub(crate) fn read_record(
     let moment = moment.and_then(|text| text.parse().ok());
     moment
         .map(Some)
-        .ok_or_else(|| "what follows the value is no moment".to_owned())
+        .ok_or_else(|| "the text after the value is not an expiry".to_owned())
 }

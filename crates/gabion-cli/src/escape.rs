@@ -55,14 +55,14 @@ pub(crate) fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
                 (Some(high), Some(low)) => (high << 4 | low, 3),
                 _ => return Err("\\x is not followed by two hexadecimal digits".to_owned()),
             },
-            [b'x', ..] => return Err("the text ends inside an escape".to_owned()),
+            [b'x', ..] => return Err("the text ends within an escape".to_owned()),
             [other, ..] => {
                 let other = escaped(&[*other]);
                 return Err(format!(
-                    "\\{other} is no escape; a backslash is written \\\\"
+                    "\\{other} is not an escape; write a backslash as \\\\"
                 ));
             }
-            [] => return Err("the text ends inside an escape".to_owned()),
+            [] => return Err("the text ends within an escape".to_owned()),
         };
         bytes.push(byte);
         rest = &escape[length..];

@@ -1,4 +1,4 @@
-//! Why the program stops early, and with which exit status.
+//! Failures of the program: message and exit status.
 
 use std::fmt;
 use std::io;
@@ -33,8 +33,8 @@ impl Failure {
     #[cfg(not(feature = "lab"))]
     pub(crate) fn without_the_lab() -> Failure {
         Failure::new(
-            "this program was built without the lab, which `bench` and `lab` need: \
-             build it with `cargo build --profile measure --features full`",
+            "this program was built without the lab, which `bench` and `lab` need; build it with \
+             `cargo build --profile measure --features full`",
         )
     }
 
@@ -42,8 +42,8 @@ impl Failure {
     #[cfg(not(feature = "server"))]
     pub(crate) fn without_the_server() -> Failure {
         Failure::new(
-            "this program was built without the server, which `serve` and `cli` need: \
-             build it with `cargo build --release --features server`",
+            "this program was built without the server, which `serve` and `cli` need; build it \
+             with `cargo build --release --features server`",
         )
     }
 
@@ -64,7 +64,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Failure::Usage(_) => {
-                tell(&format!("gabion: {self}; `gabion help` shows the usage"));
+                tell(&format!("gabion: {self}; see the usage with `gabion help`"));
                 ExitCode::from(2)
             }
             Failure::Failed(_) => {
@@ -80,7 +80,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Usage(sentence) | Failure::Failed(sentence) => f.write_str(sentence),
-            Failure::BrokenPipe => f.write_str("the reader of the output went away"),
+            Failure::BrokenPipe => f.write_str("the reader of the output has closed it"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are there as a whole or not at all.
+//! Atomic creation of files: whole or absent.
 //!
 //! A file is written beside its place, under its name with `.incomplete` behind it, and gets its
 //! name when all of it is on the medium. Who is killed meanwhile leaves the part, which the next
@@ -124,7 +124,7 @@ fn clear(part: &Path, mark: &str) -> Result<Option<File>, Failure> {
     read.map_err(|error| refused(&error))?;
     if !mark.as_bytes().starts_with(&begin) {
         return Err(Failure::new(format!(
-            "{} is in the way, and is no part of what was to be written; move it",
+            "{} is in the way and was not written by this command; move it away",
             part.display()
         )));
     }
@@ -134,7 +134,12 @@ fn clear(part: &Path, mark: &str) -> Result<Option<File>, Failure> {
 
 /// Locks the file at `part`, which is gone or another one if somebody else works on it.
 fn lock(file: &File, part: &Path) -> Result<(), Failure> {
-    let taken = || Failure::new(format!("another process is writing {}", part.display()));
+    let taken = || {
+        Failure::new(format!(
+            "another process is writing {}; wait until it has finished",
+            part.display()
+        ))
+    };
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(taken()),

@@ -1,4 +1,4 @@
-//! Standard output, buffered, and standard error; both quiet when their readers go away.
+//! Buffered standard output, and standard error; both tolerate readers that close them.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -61,7 +61,7 @@ impl Output {
     /// Writes figures as indented JSON.
     pub(crate) fn json(&mut self, figures: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(figures)
-            .map_err(|error| Failure::new(format!("the figures cannot be written: {error}")))?;
+            .map_err(|error| Failure::new(format!("cannot write the figures: {error}")))?;
         self.json_text(&text)
     }
 

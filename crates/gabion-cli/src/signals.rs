@@ -1,4 +1,4 @@
-//! Commands that go on until they are told to end.
+//! Signals that end long-running commands.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -42,18 +42,18 @@ pub(crate) fn require(dir: &Path) -> Result<(), Failure> {
             match entries.next() {
                 Some(_) => Ok(()),
                 None => Err(Failure::new(format!(
-                    "{} is not a Gabion store: it is empty; `gabion load` and `gabion put` make \
-                     one",
+                    "{} is not a Gabion store: the directory is empty; create a store with `gabion \
+                     load` or `gabion put`",
                     dir.display()
                 ))),
             }
         }
         Ok(_) => Err(Failure::new(format!(
-            "{} is a file; --db names the directory of a store",
+            "{} is a file; name the directory of a store with --db",
             dir.display()
         ))),
         Err(error) => Err(Failure::new(format!(
-            "there is no store at {} ({error}); `gabion load` and `gabion put` make one",
+            "there is no store at {} ({error}); create one with `gabion load` or `gabion put`",
             dir.display()
         ))),
     }

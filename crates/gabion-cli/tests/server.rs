@@ -160,7 +160,7 @@ fn commands_are_read_a_line_each() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         said,
-        "gabion: standard input, line 1: a quotation does not end\n"
+        "gabion: standard input, line 1: a quote is not closed\n"
     );
 }
 
@@ -267,11 +267,11 @@ fn a_file_that_is_wrong_is_said_with_what_is_wrong() {
             "invalid value '70000' for '--port <PORT>'",
         ),
         ("db = \n", "line 1: "),
-        ("set = 'a=b'\n", "set is for the command line alone"),
+        ("set = 'a=b'\n", "set is allowed on the command line only"),
         ("timeout = 1\n", "no store is named"),
         (
             "db = 'x'\ntls-port = 0\n",
-            "TLS wants a certificate and its key",
+            "TLS needs a certificate and a key",
         ),
     ] {
         write_file(&file, text);

@@ -15,8 +15,8 @@ pub enum Error {
 
     /// Bytes read from a medium do not pass their checks.
     #[error(
-        "{file}, offset {offset}: {what}. The bytes on the medium are not those that were written; \
-         restore the file from a copy, or run `gabion space check` to see what is affected",
+        "{file} is damaged at offset {offset}: {what}; restore the file from a copy, or run \
+         `gabion space check` to see what is affected",
         file = file.display()
     )]
     Corruption {
@@ -24,7 +24,7 @@ pub enum Error {
         file: PathBuf,
         /// Offset in bytes of the damaged part.
         offset: u64,
-        /// What does not hold.
+        /// What is wrong with it.
         what: String,
     },
 
@@ -33,14 +33,14 @@ pub enum Error {
     NotASpace {
         /// The directory.
         path: PathBuf,
-        /// What is missing or foreign.
+        /// What is missing, or does not belong there.
         why: String,
     },
 
     /// The file was written by a newer version of Gabion.
     #[error(
-        "{file} has format version {found}, this program reads up to version {supported}: \
-         open it with a newer Gabion",
+        "{file} has format version {found}, and this program reads versions up to {supported}; \
+         open it with a newer version of Gabion",
         file = file.display()
     )]
     NewerFormat {
@@ -54,8 +54,8 @@ pub enum Error {
 
     /// A sync failed earlier, so the space takes no more writes. Reads go on.
     #[error(
-        "the space {path} is read-only since an earlier failure: {cause}. Nothing that was synced \
-         is lost; mend the cause and open the space again",
+        "the space {path} is read-only after an earlier failure: {cause}; no synced write is lost: \
+         fix the cause and open the space again",
         path = path.display()
     )]
     ReadOnly {
@@ -67,8 +67,8 @@ pub enum Error {
 
     /// The space has reached its capacity.
     #[error(
-        "the space {path} is full: {wanted} bytes more than the {live} that it holds would exceed \
-         {limit}; remove data, or open the space with a larger capacity",
+        "the space {path} is full: it holds {live} bytes, and {wanted} more would exceed the limit \
+         of {limit}; remove data, or open the space with a larger capacity",
         path = path.display()
     )]
     Full {
@@ -82,8 +82,8 @@ pub enum Error {
         limit: u64,
     },
 
-    /// A range that does not lie in the address space.
-    #[error("{len} bytes at offset {offset} do not lie in the space, which has {space_len} bytes")]
+    /// The range is not within the address space.
+    #[error("{len} bytes at offset {offset} are not within the space, which has {space_len} bytes")]
     OutOfRange {
         /// Where the range begins.
         offset: u64,
@@ -94,7 +94,7 @@ pub enum Error {
     },
 
     /// The address space would become longer than 2^48 bytes.
-    #[error("a space has at most 2^48 bytes; {len} more than {space_len} are too many")]
+    #[error("the space has {space_len} bytes and cannot grow by {len}; the limit is 2^48 bytes")]
     TooLong {
         /// Bytes that were to be added.
         len: u64,

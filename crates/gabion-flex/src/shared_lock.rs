@@ -1,4 +1,5 @@
-//! A lock that readers share and somebody takes alone for moments, and for how long it did so.
+//! A reader-writer lock that is held exclusively for short moments only, and that measures for how
+//! long.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

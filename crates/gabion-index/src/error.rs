@@ -1,4 +1,4 @@
-//! What can go wrong with an index.
+//! The errors of indexes.
 
 /// The result of an operation of an index.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,25 +19,25 @@ pub enum Error {
         offset: u64,
     },
     /// There is no such index in the pool.
-    #[error("the pool holds no index of this sort; create one, or open it as what it is")]
+    #[error("the pool holds no index of this kind; create one, or open the pool as what it holds")]
     NoRoot,
     /// There is an index in the pool already.
-    #[error("the pool holds an index already; open it, or create another pool")]
+    #[error("the pool already holds an index; open it, or create another pool")]
     RootTaken,
     /// The index has other kinds of keys or values.
     #[error("the index was created for other kinds of keys or values; open it with those")]
     OtherKind,
     /// A shard cannot grow any more.
-    #[error("a shard of the hash table is as large as it can be; create one with more shards")]
+    #[error("a shard of the hash table cannot grow any further; create a table with more shards")]
     ShardLimit,
     /// A key or a value is too long.
-    #[error("a key or value has {bytes} bytes, and 4294967295 are allowed")]
+    #[error("a key or value has {bytes} bytes; the limit is 4294967295")]
     TooLong {
         /// Its length in bytes.
         bytes: u64,
     },
     /// Two slices that belong together have different lengths.
-    #[error("{one} keys do not go with {two} places for values; pass as many of both")]
+    #[error("{one} keys were passed with {two} places for values; pass as many places as keys")]
     Lengths {
         /// Length of the first slice.
         one: usize,
@@ -45,7 +45,7 @@ pub enum Error {
         two: usize,
     },
     /// A key or a value is longer than the structure takes.
-    #[error("the {what} has {bytes} bytes, and at most {limit} are allowed")]
+    #[error("the {what} has {bytes} bytes; the limit is {limit}")]
     Limit {
         /// Which of them.
         what: &'static str,
@@ -56,8 +56,8 @@ pub enum Error {
     },
     /// Too many keys fall into one bucket.
     #[error(
-        "a bucket would need a chain of {lines} lines, and at most {limit} are possible; \
-         enlarge the hash table"
+        "a bucket would need a chain of {lines} lines, and the limit is {limit}; enlarge the hash \
+         table"
     )]
     ChainLimit {
         /// Lines of 64 bytes.
@@ -66,7 +66,9 @@ pub enum Error {
         limit: u64,
     },
     /// Pages cannot have this size.
-    #[error("pages of {bytes} bytes cannot be; use a power of two from 4096 to 1073741824")]
+    #[error(
+        "a page size of {bytes} bytes is not possible; use a power of two from 4096 to 1073741824"
+    )]
     PageSize {
         /// The size in bytes.
         bytes: u64,

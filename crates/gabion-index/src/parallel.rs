@@ -1,4 +1,4 @@
-//! Work in parts, side by side.
+//! Work in parts, by several threads.
 
 use std::panic::resume_unwind;
 use std::thread::Builder;

@@ -1,4 +1,4 @@
-//! What the registry tells of an index.
+//! An index's entry in the registry.
 
 use crate::index::Makers;
 

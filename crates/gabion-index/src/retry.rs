@@ -1,4 +1,4 @@
-//! Changes that are tried until nobody is in the way.
+//! Changes that are retried until they meet no conflict.
 //!
 //! Writers of nodes that may be replaced look for their place without locks, lock it, and look
 //! whether it is still the place; if not, they begin again.

@@ -12,8 +12,8 @@ pub enum Error {
     Request(String),
     /// A target that is known, but not part of this program.
     #[error(
-        "{peer} is a peer that this program was built without; build it with `cargo build \
-         --profile measure --features {}`",
+        "this program was built without the peer {peer}; build it with `cargo build --profile \
+         measure --features {}`",
         crate::targets::peer_feature(peer)
     )]
     NotBuilt {

@@ -1,4 +1,4 @@
-//! What a phase costs, as the operating system counts it, and how long its operations take.
+//! Costs of a phase, as the operating system counts them, and latencies of its operations.
 
 use std::fs;
 use std::io::{self, Write};

@@ -125,7 +125,7 @@ impl Plan {
         self.settings.check()?;
         let request = |sentence: String| Err(Error::Request(sentence));
         if self.targets.is_empty() || self.workloads.is_empty() || self.repetitions == 0 {
-            let sentence = "a run needs a target, a workload and a repetition";
+            let sentence = "a run needs at least one target, one workload and one repetition";
             return request(sentence.to_owned());
         }
         if self.turn_ms.is_some() && self.targets.len() < 2 {
@@ -138,7 +138,7 @@ impl Plan {
             let cache = self.resources.cache_bytes;
             if limit < MEMORY_LIMIT_MIN {
                 return request(format!(
-                    "a trial needs {} of memory at least, for itself",
+                    "a trial needs at least {} of memory",
                     bytes_text(MEMORY_LIMIT_MIN)
                 ));
             }
@@ -368,7 +368,7 @@ fn workloads(names: &[String]) -> Result<Vec<&'static Workload>, Error> {
     let named = |name: &String| {
         Workload::named(name).ok_or_else(|| {
             Error::Request(format!(
-                "no workload is named {name}; `gabion lab list` shows them"
+                "there is no workload {name}; `gabion lab list` lists all"
             ))
         })
     };
@@ -464,7 +464,7 @@ pub(crate) mod tests {
             "{fillsync}"
         );
         let unknown = sentence(|plan| plan.workloads.push("fill".to_owned()));
-        assert!(unknown.contains("no workload is named fill;"), "{unknown}");
+        assert!(unknown.contains("there is no workload fill;"), "{unknown}");
         let twice = sentence(|plan| plan.targets.push("wip".to_owned()));
         assert!(twice.contains("named twice"), "{twice}");
         assert!(twice.contains("wip#2"), "{twice}");
@@ -478,7 +478,7 @@ pub(crate) mod tests {
         let empty = sentence(|plan| plan.targets.push("wip#".to_owned()));
         assert!(empty.contains("empty label"), "{empty}");
         let unknown = sentence(|plan| plan.targets.push("wap#a".to_owned()));
-        assert!(unknown.contains("no target is named wap;"), "{unknown}");
+        assert!(unknown.contains("there is no target wap;"), "{unknown}");
         let peer = sentence(|plan| plan.targets.push("lmdb".to_owned()));
         assert!(peer.contains("--features peers"), "{peer}");
         assert!(sentence(|plan| plan.repetitions = 0).contains("repetition"));

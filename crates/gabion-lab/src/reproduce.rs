@@ -1,4 +1,5 @@
-//! A reproduction of the papers: what came of each figure, kept in a directory as it comes.
+//! A reproduction of the papers: the outcome of each figure, saved in a directory as soon as it is
+//! there.
 //!
 //! It takes up to an hour, and whatever ends it, the next one goes on behind the last figure that
 //! was kept. [`crate::page::reproduction`] shows the figures.
@@ -42,7 +43,7 @@ pub fn check_scale(scale: f64) -> Result<(), Error> {
     if scale > 0.0 && scale.is_finite() {
         return Ok(());
     }
-    let sentence = format!("a scale of {scale} is not above 0");
+    let sentence = format!("the scale {scale} must be above 0");
     Err(Error::Request(sentence))
 }
 
@@ -142,7 +143,7 @@ impl OutcomeStore {
             let entries = fs::read_dir(dir).map_err(|source| Error::file("read", dir, source))?;
             if !entries.flatten().all(|entry| is_ours(entry.file_name())) {
                 let dir = dir.display();
-                let sentence = format!("{dir} holds something else; name a directory of its own");
+                let sentence = format!("{dir} holds something else; name another directory");
                 return Err(Error::Request(sentence));
             }
             put(&path, &terms)?;
@@ -152,7 +153,7 @@ impl OutcomeStore {
         let terms = terms.as_written();
         if let Some(differ) = found.differ(&terms) {
             return Err(Error::Request(format!(
-                "{} holds a reproduction of other terms ({differ}); name another directory",
+                "{} holds a reproduction with other settings ({differ}); name another directory",
                 dir.display()
             )));
         }

@@ -15,7 +15,7 @@ impl Scale {
         if part > 0.0 && part <= 1.0 {
             return Ok(Scale(part));
         }
-        let sentence = format!("a scale of {part} is not above 0 and at most 1");
+        let sentence = format!("the scale {part} must be above 0 and at most 1");
         Err(Error::Request(sentence))
     }
 

@@ -395,7 +395,7 @@ impl FigureRun {
         let scale = Scale::new(scale)?;
         let scaled = |count| scale.of(count, 1);
         let size = Size::named(self.size)
-            .ok_or_else(|| Error::Request(format!("no size is named {}", self.size)))?;
+            .ok_or_else(|| Error::Request(format!("there is no size {}", self.size)))?;
         Ok(Settings {
             key_bytes: size.key_bytes,
             value_bytes: size.value_bytes,

@@ -1,4 +1,4 @@
-//! What the lab measures: stores behind one narrow interface, each a row of a table.
+//! Targets: the stores that the lab measures, behind one narrow interface.
 //!
 //! A [`Target`] is data: a name, what it can do, and how it is opened. An open target is a
 //! [`Store`]; each thread of a workload works through a [`Session`] of its own. Calls go through a

@@ -1,4 +1,4 @@
-//! The errors of media: which operation on which file failed, at which offset, and what helps.
+//! Errors of media: the operation that failed, the file, the offset, and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub enum Error {
 
     /// A file of that name is there already and must not be overwritten.
     #[error(
-        "{path} exists already and is not overwritten; move it away if it is not part of the store",
+        "{path} already exists and is not overwritten; move it away if it is not part of the store",
         path = path.display()
     )]
     AlreadyExists {
@@ -42,37 +42,37 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another opener holds the lock of the directory.
+    /// The directory is open elsewhere, and its lock is held there.
     #[error(
-        "{path} is locked by {holder}: close the store there first; a directory has one opener at \
-         a time",
+        "{path} is locked by {holder}; close the store there first, as a directory can be open \
+         only once at a time",
         path = path.display(),
         holder = holder_name(holder.as_ref()),
     )]
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The holder, where the system vouches for it.
+        /// The holder, if the system confirms it.
         holder: Option<LockHolder>,
     },
 
-    /// The file or directory was opened by a process that this one was forked of, and stays with
-    /// that one. Nothing was changed.
+    /// The file or directory was opened by a process that this process was forked from. Nothing was
+    /// changed.
     #[error(
-        "{path} was opened by process {owner}, of which this one is a fork, and is changed by that \
-         one only: open it here after it is closed there, or open it after the fork",
+        "{path} was opened by process {owner}, and this process is a fork of it and may not change \
+         the file; open it after the fork, or after that process has closed it",
         path = path.display()
     )]
     Forked {
         /// The file or directory.
         path: PathBuf,
-        /// Process id of the one that opened it.
+        /// Process id of the process that opened it.
         owner: u32,
     },
 
     /// The directory was opened for reading only.
     #[error(
-        "cannot change {path}: it was opened for reading only",
+        "cannot change {path}: it was opened read-only",
         path = path.display()
     )]
     ReadOnly {
@@ -82,8 +82,8 @@ pub enum Error {
 
     /// The file ends before the bytes that were asked for.
     #[error(
-        "cannot read {path}, offset {offset}: {wanted} bytes are needed and the file ends before \
-         them; it was truncated, or never completely written",
+        "cannot read {wanted} bytes of {path}, offset {offset}: the file ends before; it was \
+         truncated, or never completely written",
         path = path.display()
     )]
     ShortRead {
@@ -97,7 +97,7 @@ pub enum Error {
 
     /// The record does not fit into what is left of a preallocated log file.
     #[error(
-        "{path} has {remaining} bytes left and the record needs {wanted}: continue in a new log \
+        "{path} has {remaining} bytes left, and the record needs {wanted}; continue in a new log \
          file",
         path = path.display()
     )]
@@ -110,11 +110,11 @@ pub enum Error {
         remaining: u64,
     },
 
-    /// An earlier sync of this open file or directory failed, so nobody knows what of it is on the
-    /// medium.
+    /// An earlier sync of this open file or directory failed, so its state on the medium is
+    /// unknown.
     #[error(
-        "{path} takes no more writes since a sync failed ({cause}): what was written since the \
-         sync before may be lost; mend the cause and open the store again",
+        "{path} takes no more writes, as a sync failed: {cause}; writes since the previous sync \
+         may be lost: fix the cause and open the store again",
         path = path.display()
     )]
     Poisoned {
@@ -124,7 +124,7 @@ pub enum Error {
         cause: String,
     },
 
-    /// A pool of persistent memory that cannot be used as it is.
+    /// A pool of persistent memory cannot be used as it is.
     #[error("cannot use the pool {path}: {fault}", path = path.display())]
     Pool {
         /// The pool's file, or a name in angle brackets if it has none.
@@ -135,8 +135,8 @@ pub enum Error {
 
     /// A pool of persistent memory has no space for a block.
     #[error(
-        "the pool {path} has no block of {wanted} bytes left: {free} bytes are free; delete \
-         something, or copy it into a larger pool",
+        "the pool {path} has no block of {wanted} bytes left, and {free} bytes are free; delete \
+         something, or copy the content into a larger pool",
         path = path.display()
     )]
     PoolFull {
@@ -144,11 +144,11 @@ pub enum Error {
         path: PathBuf,
         /// Bytes asked for.
         wanted: u64,
-        /// Bytes that are free, in pieces that do not serve.
+        /// Free bytes, in pieces that are too small.
         free: u64,
     },
 
-    /// A name that is no plain file name; nothing outside the directory is ever touched.
+    /// The name is not a plain file name; nothing outside the directory is ever touched.
     #[error(
         "{name:?} is not a plain file name for {path}: it must not be empty, \".\" or \"..\", nor \
          contain '/' or a zero byte",
@@ -166,15 +166,22 @@ pub enum Error {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {
-    /// The file is something else.
-    #[error("it is no pool: it does not begin with GABIONPM; name one, or create it elsewhere")]
+    /// The file is not a pool.
+    #[error(
+        "the file is not a pool, as it does not begin with GABIONPM; name a pool, or create one \
+         elsewhere"
+    )]
     Foreign,
-    /// The creation did not come to its end.
-    #[error("its creation was interrupted and nothing is in it; remove it and create it again")]
+    /// The creation of the pool did not finish.
+    #[error(
+        "the creation of the pool was interrupted, and the pool is empty; remove the file and \
+         create the pool again"
+    )]
     Incomplete,
     /// A format version that this program does not know.
     #[error(
-        "it has format version {found} and this program knows {known}; use a program that knows it"
+        "the pool has format version {found}, and this program reads versions up to {known}; use a \
+         newer version of Gabion"
     )]
     Version {
         /// The pool's version.
@@ -183,11 +190,15 @@ pub enum PoolFault {
         known: u32,
     },
     /// Written by a machine with the other byte order.
-    #[error("it was written on a machine with the other byte order; copy its content there")]
+    #[error(
+        "the pool was written on a machine with the other byte order; copy the content on a \
+         machine of that byte order"
+    )]
     ByteOrder,
     /// Another kind of structure lies in it.
     #[error(
-        "it holds a structure with layout id {found:#x}, not {wanted:#x}; open it as what it is"
+        "the pool holds a structure with layout id {found:#x}, not {wanted:#x}; open it as that \
+         structure"
     )]
     Layout {
         /// The pool's layout id.
@@ -197,8 +208,8 @@ pub enum PoolFault {
     },
     /// The file is shorter than the pool.
     #[error(
-        "it has {len} bytes and needs {size}: it was truncated, or not completely copied; restore \
-         a copy"
+        "the file has {len} bytes, and the pool needs {size}; it was truncated, or not completely \
+         copied: restore a copy"
     )]
     Truncated {
         /// Length of the file in bytes.
@@ -206,42 +217,48 @@ pub enum PoolFault {
         /// What it should be.
         size: u64,
     },
-    /// Something in it cannot be.
-    #[error("its {what} at offset {offset} is damaged; restore a copy")]
+    /// A part of the pool has an impossible value.
+    #[error("the {what} at offset {offset} is damaged; restore the pool from a copy")]
     Damaged {
         /// What is damaged.
         what: &'static str,
         /// Where, in bytes from the pool's start.
         offset: u64,
     },
-    /// The system went down while it was open, and its class does not survive that.
+    /// The system went down while the pool was open, which its class does not survive.
     #[error(
-        "the system was restarted while it was open, and in a pool of class Process that may have \
-         torn it; open it with `salvage` to take it as it is, or restore a copy"
+        "the system was restarted while the pool was open, and a pool of class Process may then be \
+         inconsistent; open it with `salvage` to take it as it is, or restore a copy"
     )]
     Torn,
     /// The pool has a checkpoint, and the options do not name it.
-    #[error("it has a checkpoint: name its file, which stands in for the pool after a power loss")]
+    #[error(
+        "the pool has a checkpoint, which replaces it after a power loss; name the checkpoint's \
+         file in the options"
+    )]
     CheckpointNeeded,
     /// The options name a checkpoint that the pool does not have.
-    #[error("it was created without a checkpoint and can have none; open it without")]
+    #[error("the pool was created without a checkpoint and cannot have one; open it without")]
     CheckpointUnknown,
-    /// The file is no checkpoint.
-    #[error("it is no checkpoint of a pool: it does not begin with GABIONCP; name the pool's own")]
+    /// The file is not a checkpoint.
+    #[error(
+        "the file is not a checkpoint of a pool, as it does not begin with GABIONCP; name the \
+         pool's checkpoint"
+    )]
     ForeignCheckpoint,
     /// The checkpoint is of another pool.
-    #[error("the checkpoint is of another pool; name the pool's own")]
+    #[error("the checkpoint belongs to another pool; name the pool's checkpoint")]
     CheckpointOfAnother,
     /// The pool's class has no sync.
-    #[error("it has class {class} and cannot be synced; create it with a checkpoint")]
+    #[error("the pool has class {class} and cannot be synced; create it with a checkpoint")]
     NoSync {
         /// The pool's class.
         class: &'static str,
     },
-    /// Numbers of the options that no pool can have.
+    /// The options have numbers that no pool can have.
     #[error(
-        "a pool of {size} bytes with {heaps} heaps and chunks of {chunk_bytes} bytes cannot be; \
-         change these options"
+        "a pool of {size} bytes with {heaps} heaps and chunks of {chunk_bytes} bytes is not \
+         possible; change these options"
     )]
     Shape {
         /// Size in bytes.
@@ -251,7 +268,7 @@ pub enum PoolFault {
         /// Chunk size in bytes.
         chunk_bytes: u64,
     },
-    /// An offset that is not that of an allocated block.
+    /// No allocated block begins at the offset.
     #[error("no allocated block begins at offset {offset:#x}")]
     NotABlock {
         /// The offset.

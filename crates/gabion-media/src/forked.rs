@@ -1,5 +1,4 @@
-//! Forked children for tests: what a process does that has all of its parent's handles, and none
-//! of its threads.
+//! Forked children for tests: processes with all handles of their parent, and none of its threads.
 
 use std::ffi::c_int;
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};

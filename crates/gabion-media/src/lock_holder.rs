@@ -1,4 +1,4 @@
-//! Who holds a lock: a process, as far as the system vouches for it.
+//! The holder of a lock: a process, if the system confirms it.
 //!
 //! A lock file may name its holder, but what it says may be that of one who died, or whose number
 //! another process has by now, or has in another namespace. So a name is a hint only, and so is the

@@ -1,4 +1,4 @@
-//! How much memory this process may use: what the machine has, or less if a control group says so.
+//! The memory that this process may use: that of the machine, or less if a control group limits it.
 //!
 //! Linux puts each process into a group of one hierarchy, or of several in the older version, and
 //! the limits of a group hold for all groups below it. So the least counts, from the process's own

@@ -1,4 +1,4 @@
-//! Which process opened something, told apart from the children that it forks.
+//! The process that opened a file or store, as distinct from its forked children.
 //!
 //! A forked child has copies of all handles, mappings and locks of its parent, and none of its
 //! threads. The files are the parent's still: a child that cut, removed, wrote or unlocked one

@@ -1,4 +1,4 @@
-//! Memory of the system's own; asking for large pages, and for memory before it is needed.
+//! Memory from the system: large pages, and memory prepared before it is needed.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;

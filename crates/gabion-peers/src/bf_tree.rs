@@ -250,7 +250,7 @@ impl Session for BfTreeSession<'_> {
     }
 
     fn steps_back(&mut self, _from: &[u8]) -> Result<Steps<'_>, Error> {
-        Err(fail("it cannot step against the order of keys"))
+        Err(fail("it cannot scan in reverse order"))
     }
 }
 

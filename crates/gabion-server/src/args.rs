@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-/// Where an argument lies in the bytes that its command came in.
-pub(crate) type Span = Range<usize>;
+/// The place of an argument in the received bytes of its command.
+pub(crate) type ArgSpan = Range<usize>;
 
 /// The arguments of a command, its name first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Args<'a> {
     bytes: &'a [u8],
-    spans: &'a [Span],
+    spans: &'a [ArgSpan],
 }
 
 impl<'a> Args<'a> {
     /// The parts `spans` of `bytes`.
-    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+    pub(crate) fn new(bytes: &'a [u8], spans: &'a [ArgSpan]) -> Args<'a> {
         Args { bytes, spans }
     }
 
@@ -60,11 +60,11 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Arguments that are kept, as those of a command between `MULTI` and `EXEC`.
+/// Owned arguments, such as those of a command between `MULTI` and `EXEC`.
 #[derive(Debug, Default)]
 pub(crate) struct OwnedArgs {
     bytes: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<ArgSpan>,
 }
 
 impl OwnedArgs {

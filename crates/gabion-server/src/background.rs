@@ -1,4 +1,4 @@
-//! What goes on beside commands: keys that expire are removed, and so are dead elements.
+//! Background work: removes expired keys and the elements of deleted collections.
 //!
 //! A key that has expired is gone for every command at once, by the moment in its record. Here its
 //! record is deleted, so that counts, watchers and listeners hear of it, within [`PAUSE`].

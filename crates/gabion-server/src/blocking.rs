@@ -1,4 +1,4 @@
-//! Clients that wait for a key to have something for them.
+//! Blocked clients, which wait for an element in one of several keys.
 //!
 //! # Idea
 //! A command that finds nothing registers its client under its keys, while it holds their locks: so
@@ -24,23 +24,23 @@ use tokio::time::Instant;
 
 use crate::args::OwnedArgs;
 use crate::clients::Client;
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
 /// A database as clients select it, and a key.
-type Place = (usize, Vec<u8>);
+type DatabaseKey = (usize, Vec<u8>);
 
-/// What a command waits for.
+/// A command that is blocked.
 #[derive(Debug)]
-pub(crate) struct Wait {
+pub(crate) struct BlockedCommand {
     /// The waiter that was registered.
-    pub(crate) waiter: Arc<Waiter>,
+    pub(crate) waiter: Arc<BlockedClient>,
     /// Until when; `None` for ever.
     pub(crate) until: Option<Instant>,
 }
 
-/// What a command replies that has waited in vain.
+/// The reply of a blocked command after its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnTimeout {
+pub(crate) enum TimeoutReply {
     /// No array.
     NullArray,
     /// No value.
@@ -51,14 +51,14 @@ pub(crate) enum OnTimeout {
     Local(i64),
 }
 
-impl OnTimeout {
+impl TimeoutReply {
     /// Writes it.
-    pub(crate) fn write(self, reply: &mut Reply) {
+    pub(crate) fn write(self, reply: &mut ReplyBuffer) {
         match self {
-            OnTimeout::NullArray => reply.null_array(),
-            OnTimeout::Null => reply.null(),
-            OnTimeout::Zero => reply.integer(0),
-            OnTimeout::Local(count) => {
+            TimeoutReply::NullArray => reply.null_array(),
+            TimeoutReply::Null => reply.null(),
+            TimeoutReply::Zero => reply.integer(0),
+            TimeoutReply::Local(count) => {
                 reply.array(2);
                 reply.integer(count);
                 reply.integer(0);
@@ -67,9 +67,9 @@ impl OnTimeout {
     }
 }
 
-/// How a waiter stands.
+/// The state of a blocked client.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum BlockedState {
     /// It waits.
     Waiting,
     /// It was served, and this is the reply.
@@ -78,9 +78,9 @@ pub(crate) enum State {
     Left,
 }
 
-/// A client that waits.
+/// A blocked client.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct BlockedClient {
     /// Who.
     pub(crate) client: Arc<Client>,
     /// Its command.
@@ -90,27 +90,27 @@ pub(crate) struct Waiter {
     /// Whether it speaks RESP3.
     pub(crate) is_resp3: bool,
     /// What it is told when it has waited in vain.
-    pub(crate) on_timeout: OnTimeout,
+    pub(crate) on_timeout: TimeoutReply,
     /// How it stands.
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<BlockedState>,
     /// Called when it was served.
     pub(crate) served: Notify,
     keys: Vec<Vec<u8>>,
 }
 
-/// All that wait.
+/// All blocked clients.
 #[derive(Debug, Default)]
-pub(crate) struct Blocking {
-    queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,
+pub(crate) struct BlockedClients {
+    queues: Mutex<HashMap<DatabaseKey, VecDeque<Arc<BlockedClient>>>>,
     count: AtomicUsize,
 }
 
-impl Waiter {
+impl BlockedClient {
     /// The reply when it has waited in vain.
     pub(crate) fn in_vain(&self) -> BytesMut {
-        let mut reply = Reply {
+        let mut reply = ReplyBuffer {
             is_resp3: self.is_resp3,
-            ..Reply::default()
+            ..ReplyBuffer::default()
         };
         self.on_timeout.write(&mut reply);
         reply.out
@@ -119,8 +119,8 @@ impl Waiter {
     /// The reply, once it was served.
     pub(crate) fn take_reply(&self) -> Option<BytesMut> {
         let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Left) {
-            State::Served(reply) => Some(reply),
+        match std::mem::replace(&mut *state, BlockedState::Left) {
+            BlockedState::Served(reply) => Some(reply),
             other => {
                 *state = other;
                 None
@@ -129,7 +129,7 @@ impl Waiter {
     }
 }
 
-impl Blocking {
+impl BlockedClients {
     /// How many clients wait.
     pub(crate) fn count(&self) -> usize {
         // ORDER: Relaxed; who waits holds its keys' locks, and so does who asks before a change.
@@ -142,15 +142,15 @@ impl Blocking {
         client: Arc<Client>,
         args: OwnedArgs,
         (database, is_resp3): (usize, bool),
-        (keys, on_timeout): (Vec<Vec<u8>>, OnTimeout),
-    ) -> Arc<Waiter> {
-        let waiter = Arc::new(Waiter {
+        (keys, on_timeout): (Vec<Vec<u8>>, TimeoutReply),
+    ) -> Arc<BlockedClient> {
+        let waiter = Arc::new(BlockedClient {
             client,
             args,
             database,
             is_resp3,
             on_timeout,
-            state: Mutex::new(State::Waiting),
+            state: Mutex::new(BlockedState::Waiting),
             served: Notify::new(),
             keys,
         });
@@ -167,26 +167,26 @@ impl Blocking {
     }
 
     /// Ends the wait of a client with a reply; false if it had ended. For who holds no locks.
-    pub(crate) fn end(&self, waiter: &Arc<Waiter>, reply: BytesMut) -> bool {
+    pub(crate) fn end(&self, waiter: &Arc<BlockedClient>, reply: BytesMut) -> bool {
         self.end_with(waiter, waiter.state.lock(), reply)
     }
 
     /// The same for commands; false also if the client is being served.
-    pub(crate) fn try_end(&self, waiter: &Arc<Waiter>, reply: BytesMut) -> bool {
+    pub(crate) fn try_end(&self, waiter: &Arc<BlockedClient>, reply: BytesMut) -> bool {
         let state = waiter.state.try_lock();
         state.is_some_and(|state| self.end_with(waiter, state, reply))
     }
 
     fn end_with(
         &self,
-        waiter: &Arc<Waiter>,
-        mut state: MutexGuard<'_, State>,
+        waiter: &Arc<BlockedClient>,
+        mut state: MutexGuard<'_, BlockedState>,
         reply: BytesMut,
     ) -> bool {
-        if !matches!(*state, State::Waiting) {
+        if !matches!(*state, BlockedState::Waiting) {
             return false;
         }
-        *state = State::Served(reply);
+        *state = BlockedState::Served(reply);
         drop(state);
         self.leave(waiter);
         waiter.served.notify_one();
@@ -194,7 +194,7 @@ impl Blocking {
     }
 
     /// Takes a client out that waits no longer.
-    pub(crate) fn leave(&self, waiter: &Arc<Waiter>) {
+    pub(crate) fn leave(&self, waiter: &Arc<BlockedClient>) {
         let mut queues = self.queues.lock();
         for key in &waiter.keys {
             let place = (waiter.database, key.clone());
@@ -210,7 +210,7 @@ impl Blocking {
     }
 
     /// Those who wait for a key, in the order in which they came.
-    pub(crate) fn waiting(&self, database: usize, key: &[u8]) -> Vec<Arc<Waiter>> {
+    pub(crate) fn waiting(&self, database: usize, key: &[u8]) -> Vec<Arc<BlockedClient>> {
         let queues = self.queues.lock();
         let queue = queues.get(&(database, key.to_vec()));
         queue.into_iter().flatten().cloned().collect()
@@ -224,7 +224,7 @@ impl Blocking {
     }
 
     /// The waiter of a client.
-    pub(crate) fn of_client(&self, id: u64) -> Option<Arc<Waiter>> {
+    pub(crate) fn of_client(&self, id: u64) -> Option<Arc<BlockedClient>> {
         let queues = self.queues.lock();
         let mut all = queues.values().flatten();
         all.find(|waiter| waiter.client.id == id).cloned()

@@ -1,9 +1,8 @@
-//! How often each command was called, how long it took, and which errors were answered: what `INFO`
-//! says of it.
+//! Statistics of commands: calls, durations and errors, as `INFO` shows them.
 //!
-//! A connection counts calls of the same command by itself ([`Calling`]), and adds them up here
-//! when another command comes, or its round ends: so clients that send the same do not write to the
-//! same place at each command. Commands are known by their numbers.
+//! A connection counts calls of the same command by itself ([`PendingCalls`]), and adds them up
+//! here when another command comes, or its round ends: so clients that send the same do not write
+//! to the same place at each command. Commands are known by their numbers.
 //!
 //! The durations of calls are in a [`Histogram`] for each command that was ever called, unless
 //! `latency-tracking` is off.
@@ -14,14 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::histogram::{Counts, Histogram, Recent};
+use crate::histogram::{Histogram, HistogramSnapshot, LocalHistogram};
 
 /// Kinds of errors that are counted apart. Scripts can make up any number of them.
 const ERRORS_MAX: usize = 128;
 
-/// What is counted of a command.
+/// The counters of a command.
 #[derive(Debug, Default)]
-pub(crate) struct Count {
+pub(crate) struct CommandCounts {
     calls: AtomicU64,
     nanos: AtomicU64,
     rejected: AtomicU64,
@@ -30,9 +29,9 @@ pub(crate) struct Count {
     durations: OnceLock<Box<Histogram>>,
 }
 
-/// What was counted of a command that was called or refused.
+/// The counts of a command that was called or rejected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Called<'n> {
+pub(crate) struct CommandStat<'n> {
     /// Its whole name.
     pub(crate) name: &'n str,
     /// Calls that have ended.
@@ -45,23 +44,23 @@ pub(crate) struct Called<'n> {
     pub(crate) failed: u64,
 }
 
-/// What is counted of all commands, and of errors.
+/// The counters of all commands, and of errors.
 #[derive(Debug)]
-pub(crate) struct Calls {
-    by_number: Box<[Count]>,
+pub(crate) struct CommandStats {
+    by_number: Box<[CommandCounts]>,
     /// Whether durations are kept.
     tracks: AtomicBool,
     /// By the first words of their texts.
     errors: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Calls of a command that a connection has not added up yet.
+/// Calls of a command that a connection has not added to the counters yet.
 #[derive(Debug, Default)]
-pub(crate) struct Calling {
+pub(crate) struct PendingCalls {
     number: usize,
     calls: u64,
     nanos: u64,
-    durations: Recent,
+    durations: LocalHistogram,
 }
 
 fn add(count: &AtomicU64, by: u64) {
@@ -74,11 +73,11 @@ fn told(count: &AtomicU64) -> u64 {
     count.load(Ordering::Relaxed)
 }
 
-impl Calls {
+impl CommandStats {
     /// Of commands with numbers below this.
-    pub(crate) fn new(commands: usize) -> Calls {
-        Calls {
-            by_number: (0..commands).map(|_| Count::default()).collect(),
+    pub(crate) fn new(commands: usize) -> CommandStats {
+        CommandStats {
+            by_number: (0..commands).map(|_| CommandCounts::default()).collect(),
             tracks: AtomicBool::new(true),
             errors: Mutex::default(),
         }
@@ -113,7 +112,7 @@ impl Calls {
     }
 
     /// The durations of a command's calls, if there were any.
-    pub(crate) fn counts_of(&self, command: usize) -> Option<Counts> {
+    pub(crate) fn counts_of(&self, command: usize) -> Option<HistogramSnapshot> {
         let counts = self.by_number[command].durations.get()?.counts();
         (counts.total() > 0).then_some(counts)
     }
@@ -158,8 +157,8 @@ impl Calls {
     pub(crate) fn called<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
-    ) -> impl Iterator<Item = (usize, Called<'n>)> {
-        let of = |(own, name): (&Count, &'n str)| Called {
+    ) -> impl Iterator<Item = (usize, CommandStat<'n>)> {
+        let of = |(own, name): (&CommandCounts, &'n str)| CommandStat {
             name,
             calls: told(&own.calls),
             nanos: told(&own.nanos),
@@ -172,8 +171,8 @@ impl Calls {
 
     /// A line for each command that was called or refused; `names` are those of all.
     pub(crate) fn command_lines<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
-        let line = |(_, called): (usize, Called<'_>)| {
-            let Called {
+        let line = |(_, called): (usize, CommandStat<'_>)| {
+            let CommandStat {
                 name,
                 calls,
                 nanos,
@@ -225,10 +224,10 @@ impl Calls {
     }
 }
 
-impl Calling {
+impl PendingCalls {
     /// A command has run for so long.
     #[inline]
-    pub(crate) fn count(&mut self, calls: &Calls, command: usize, nanos: u64) {
+    pub(crate) fn count(&mut self, calls: &CommandStats, command: usize, nanos: u64) {
         if self.number != command {
             self.add_up(calls);
             self.number = command;
@@ -239,7 +238,7 @@ impl Calling {
     }
 
     /// Adds up what was counted.
-    pub(crate) fn add_up(&mut self, calls: &Calls) {
+    pub(crate) fn add_up(&mut self, calls: &CommandStats) {
         if self.calls > 0 {
             calls.add(self.number, self.calls, self.nanos);
             (self.calls, self.nanos) = (0, 0);
@@ -258,14 +257,14 @@ mod tests {
     #[test]
     fn calls_are_added_up_by_command() {
         let names = ["other", "get", "set"];
-        let (calls, mut calling) = (Calls::new(names.len()), Calling::default());
+        let (calls, mut calling) = (CommandStats::new(names.len()), PendingCalls::default());
         let (get, set) = (1, 2);
         for command in [get, get, set, get] {
             calling.count(&calls, command, 2000);
         }
         calls.add_failed(set);
         calls.add_rejected(set);
-        let gets = |calls: &Calls| {
+        let gets = |calls: &CommandStats| {
             calls
                 .command_lines(names.into_iter())
                 .lines()

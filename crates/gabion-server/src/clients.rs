@@ -1,4 +1,4 @@
-//! The clients that are connected, as the others see them.
+//! Connected clients, as other connections see them.
 //!
 //! A connection's own state is its [`Session`](crate::session::Session). Here is what others may
 //! ask for or change: its name, what it does, whether it is to end, and its *outbox*, the messages
@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::acl::User;
-use crate::tracking::{Follows, redirect_of};
+use crate::tracking::{ClientTracking, redirect_of};
 
 /// The most bytes of messages that wait for a client, as Redis has it for pub/sub.
 const OUTBOX_BYTES_MAX: usize = 32 << 20;
@@ -26,9 +26,9 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a client says of itself.
+/// The names that a client has set for itself.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct ClientInfo {
     /// By `CLIENT SETNAME`.
     pub(crate) name: String,
     /// The name of its library.
@@ -39,7 +39,7 @@ pub(crate) struct Names {
 
 /// How many subscriptions a client has, and the length of its queue between `MULTI` and `EXEC`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Engaged {
+pub(crate) struct ClientActivity {
     /// Channels.
     pub(crate) channels: usize,
     /// Patterns.
@@ -52,7 +52,7 @@ pub(crate) struct Engaged {
     pub(crate) queued: Option<usize>,
 }
 
-impl Engaged {
+impl ClientActivity {
     /// Whether it listens to anything.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.channels + self.patterns + self.shard_channels > 0
@@ -83,13 +83,13 @@ pub(crate) struct Client {
     /// The command that it sent last.
     pub(crate) command: Mutex<&'static str>,
     /// What it says of itself.
-    pub(crate) names: Mutex<Names>,
+    pub(crate) names: Mutex<ClientInfo>,
     /// How it tracks keys, if it does.
-    pub(crate) follows: Mutex<Option<Follows>>,
+    pub(crate) follows: Mutex<Option<ClientTracking>>,
     /// Which user it is.
     pub(crate) user: Mutex<Arc<User>>,
     /// What it waits for.
-    pub(crate) engaged: Mutex<Engaged>,
+    pub(crate) engaged: Mutex<ClientActivity>,
     /// Whether it speaks RESP3.
     pub(crate) is_resp3: AtomicBool,
     is_killed: AtomicBool,
@@ -107,7 +107,7 @@ impl Client {
             return self.kill();
         }
         outbox.extend_from_slice(message);
-        // ORDER: Release, with the Acquire of `take_mail`: who sees the mark finds the message.
+        // ORDER: Release, with the Acquire of `take_messages`: who sees the mark finds the message.
         self.has_mail.store(true, Ordering::Release);
         drop(outbox);
         self.call.notify_one();
@@ -120,7 +120,7 @@ impl Client {
     }
 
     /// Moves what others have sent behind `out`.
-    pub(crate) fn take_mail(&self, out: &mut BytesMut) {
+    pub(crate) fn take_messages(&self, out: &mut BytesMut) {
         // ORDER: Acquire, with the Release of `send`.
         if self.has_mail.load(Ordering::Acquire) {
             let mut outbox = self.outbox.lock();

@@ -1,4 +1,4 @@
-//! Commands as a table: what each is called, takes, touches and does.
+//! Commands as a table: name, arguments, keys, properties and handler of each.
 //!
 //! One entry feeds everything that is about commands: the search by name, the check of the number
 //! of arguments, the locks, `COMMAND` with its subcommands. Each family has a file below
@@ -49,8 +49,8 @@ pub(crate) const ALLOW_BUSY: u32 = 1 << 14;
 
 /// What it does may reach replicas, though it may write nothing.
 pub(crate) const MAY_WRITE: u32 = 1 << 28;
-/// It reads all that it needs before it writes: [`Way::Direct`](crate::store::work::Way). Not
-/// shown to clients, as those that follow.
+/// It reads all that it needs before it writes: [`WorkMode::Direct`](crate::store::work::WorkMode).
+/// Not shown to clients, as those that follow.
 pub(crate) const DIRECT: u32 = 1 << 24;
 /// Nobody else may run meanwhile.
 pub(crate) const ALONE: u32 = 1 << 25;
@@ -79,7 +79,7 @@ const FLAG_NAMES: &[(u32, &str)] = &[
 
 /// Families, as `COMMAND DOCS` and the categories of ACL name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
+pub(crate) enum CommandGroup {
     /// Keys of any type.
     Generic,
     /// Strings.
@@ -112,53 +112,53 @@ pub(crate) enum Group {
     Server,
 }
 
-impl Group {
+impl CommandGroup {
     /// The name in `COMMAND DOCS`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Group::Generic => "generic",
-            Group::String => "string",
-            Group::Bitmap => "bitmap",
-            Group::HyperLogLog => "hyperloglog",
-            Group::Scripting => "scripting",
-            Group::Hash => "hash",
-            Group::List => "list",
-            Group::Set => "set",
-            Group::SortedSet => "sorted-set",
-            Group::Stream => "stream",
-            Group::Geo => "geo",
-            Group::PubSub => "pubsub",
-            Group::Transactions => "transactions",
-            Group::Connection => "connection",
-            Group::Server => "server",
+            CommandGroup::Generic => "generic",
+            CommandGroup::String => "string",
+            CommandGroup::Bitmap => "bitmap",
+            CommandGroup::HyperLogLog => "hyperloglog",
+            CommandGroup::Scripting => "scripting",
+            CommandGroup::Hash => "hash",
+            CommandGroup::List => "list",
+            CommandGroup::Set => "set",
+            CommandGroup::SortedSet => "sorted-set",
+            CommandGroup::Stream => "stream",
+            CommandGroup::Geo => "geo",
+            CommandGroup::PubSub => "pubsub",
+            CommandGroup::Transactions => "transactions",
+            CommandGroup::Connection => "connection",
+            CommandGroup::Server => "server",
         }
     }
 
     /// The category of ACL.
     fn category(self) -> Option<&'static str> {
         match self {
-            Group::Generic => Some("@keyspace"),
-            Group::String => Some("@string"),
-            Group::Bitmap => Some("@bitmap"),
-            Group::HyperLogLog => Some("@hyperloglog"),
-            Group::Scripting => Some("@scripting"),
-            Group::Hash => Some("@hash"),
-            Group::List => Some("@list"),
-            Group::Set => Some("@set"),
-            Group::SortedSet => Some("@sortedset"),
-            Group::Stream => Some("@stream"),
-            Group::Geo => Some("@geo"),
-            Group::PubSub => Some("@pubsub"),
-            Group::Transactions => Some("@transaction"),
-            Group::Connection => Some("@connection"),
-            Group::Server => None,
+            CommandGroup::Generic => Some("@keyspace"),
+            CommandGroup::String => Some("@string"),
+            CommandGroup::Bitmap => Some("@bitmap"),
+            CommandGroup::HyperLogLog => Some("@hyperloglog"),
+            CommandGroup::Scripting => Some("@scripting"),
+            CommandGroup::Hash => Some("@hash"),
+            CommandGroup::List => Some("@list"),
+            CommandGroup::Set => Some("@set"),
+            CommandGroup::SortedSet => Some("@sortedset"),
+            CommandGroup::Stream => Some("@stream"),
+            CommandGroup::Geo => Some("@geo"),
+            CommandGroup::PubSub => Some("@pubsub"),
+            CommandGroup::Transactions => Some("@transaction"),
+            CommandGroup::Connection => Some("@connection"),
+            CommandGroup::Server => None,
         }
     }
 }
 
-/// Where a command's keys are among its arguments.
+/// The positions of a command's keys among its arguments.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Keys {
+pub(crate) enum KeySpec {
     /// It has none.
     None,
     /// From the first to the last, which counts from the end if it is negative, by steps.
@@ -183,16 +183,16 @@ pub(crate) enum Keys {
 pub(crate) struct Command {
     /// The name in lower case; of a subcommand its own part.
     pub(crate) name: &'static str,
-    /// Its number among all of its [`Commands`], from 0 on.
+    /// Its number among all of its [`CommandTable`], from 0 on.
     pub(crate) number: usize,
     /// How many arguments it takes, the name included; at least so many if negative.
     pub(crate) arity: i32,
     /// Flags.
     pub(crate) flags: u32,
     /// Its keys.
-    pub(crate) keys: Keys,
+    pub(crate) keys: KeySpec,
     /// Its family.
-    pub(crate) group: Group,
+    pub(crate) group: CommandGroup,
     /// The version of Redis that had it first.
     pub(crate) since: &'static str,
     /// What it does, in a sentence.
@@ -210,8 +210,8 @@ pub(crate) const fn command(name: &'static str, arity: i32, handler: Handler) ->
         number: 0,
         arity,
         flags: 0,
-        keys: Keys::None,
-        group: Group::Generic,
+        keys: KeySpec::None,
+        group: CommandGroup::Generic,
         since: "1.0.0",
         summary: "",
         subcommands: &[],
@@ -228,42 +228,42 @@ impl Command {
 
     /// With keys from `first` to `last`.
     pub(crate) const fn keys(mut self, first: usize, last: i32, step: usize) -> Command {
-        self.keys = Keys::Range(first, last, step);
+        self.keys = KeySpec::Range(first, last, step);
         self
     }
 
     /// With keys of which an argument says how many they are.
     pub(crate) const fn counted_keys(mut self, first: usize, count: usize) -> Command {
         self.flags |= MOVABLE_KEYS;
-        self.keys = Keys::Counted { first, count };
+        self.keys = KeySpec::Counted { first, count };
         self
     }
 
     /// With the keys of streams.
     pub(crate) const fn stream_keys(mut self) -> Command {
         self.flags |= MOVABLE_KEYS;
-        self.keys = Keys::Streams;
+        self.keys = KeySpec::Streams;
         self
     }
 
     /// With a key, and another behind a word.
     pub(crate) const fn stored_keys(mut self, word: &'static str) -> Command {
         self.flags |= MOVABLE_KEYS;
-        self.keys = Keys::Stored(word);
+        self.keys = KeySpec::Stored(word);
         self
     }
 
     /// With the keys of `MIGRATE`.
     pub(crate) const fn migrated_keys(mut self) -> Command {
         self.flags |= MOVABLE_KEYS;
-        self.keys = Keys::Migrated;
+        self.keys = KeySpec::Migrated;
         self
     }
 
     /// With what documentation says.
     pub(crate) const fn about(
         mut self,
-        group: Group,
+        group: CommandGroup,
         since: &'static str,
         summary: &'static str,
     ) -> Command {
@@ -304,8 +304,8 @@ impl Command {
         // A key in front of the others, and one behind them.
         let (mut before, mut behind) = (None, None);
         let (first, end, step) = match self.keys {
-            Keys::None => (0, 0, 1),
-            Keys::Range(first, last, step) => {
+            KeySpec::None => (0, 0, 1),
+            KeySpec::Range(first, last, step) => {
                 let behind_last = match usize::try_from(last) {
                     Ok(last) => last + 1,
                     Err(_) => {
@@ -315,7 +315,7 @@ impl Command {
                 };
                 (first, behind_last.min(args.len()), step)
             }
-            Keys::Counted { first, count } => {
+            KeySpec::Counted { first, count } => {
                 before = (first < count).then_some(first);
                 let number = args.get(count).and_then(integer).unwrap_or_default();
                 let number = usize::try_from(number).unwrap_or_default();
@@ -324,7 +324,7 @@ impl Command {
                 let end = if end > args.len() { 0 } else { end };
                 (count + 1, end, 1)
             }
-            Keys::Streams => {
+            KeySpec::Streams => {
                 let is_word = |argument: &[u8]| argument.eq_ignore_ascii_case(b"streams");
                 match args.iter().position(is_word) {
                     Some(place) => {
@@ -334,9 +334,9 @@ impl Command {
                     None => (0, 0, 1),
                 }
             }
-            Keys::Migrated if args.at(3).is_empty() => (behind_keys(args), args.len(), 1),
-            Keys::Migrated => (3, 4.min(args.len()), 1),
-            Keys::Stored(word) => {
+            KeySpec::Migrated if args.at(3).is_empty() => (behind_keys(args), args.len(), 1),
+            KeySpec::Migrated => (3, 4.min(args.len()), 1),
+            KeySpec::Stored(word) => {
                 let is_word = |argument: &[u8]| {
                     let begins = argument.get(..word.len());
                     begins.is_some_and(|begins| begins.eq_ignore_ascii_case(word.as_bytes()))
@@ -440,9 +440,9 @@ impl Hasher for NameHasher {
 /// Bytes of the longest name of a command.
 const NAME_BYTES_MAX: usize = 24;
 
-/// What users are told of a command, and kept from, by.
+/// A command with its full name and its ACL categories.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CommandEntry {
     /// Its whole name: `get`, or `config|get` of a subcommand.
     pub(crate) name: String,
     /// Its categories of ACL, without their mark.
@@ -453,16 +453,16 @@ pub(crate) struct Entry {
 
 /// All commands, by name.
 #[derive(Debug)]
-pub(crate) struct Commands {
+pub(crate) struct CommandTable {
     by_name: HashMap<&'static [u8], &'static Command, BuildHasherDefault<NameHasher>>,
     /// By their numbers.
-    entries: Vec<Entry>,
+    entries: Vec<CommandEntry>,
 }
 
-impl Commands {
+impl CommandTable {
     /// Of families.
-    pub(crate) fn new(families: &[&'static [Command]]) -> Commands {
-        let mut commands = Commands {
+    pub(crate) fn new(families: &[&'static [Command]]) -> CommandTable {
+        let mut commands = CommandTable {
             by_name: HashMap::default(),
             entries: Vec::new(),
         };
@@ -484,7 +484,7 @@ impl Commands {
         own.number = self.entries.len();
         let own = Box::leak(Box::new(own));
         let categories = own.categories(&name).into_iter();
-        self.entries.push(Entry {
+        self.entries.push(CommandEntry {
             categories: categories
                 .map(|category| category.trim_start_matches('@'))
                 .collect(),
@@ -495,17 +495,17 @@ impl Commands {
     }
 
     /// The entry of a command of the table.
-    pub(crate) fn entry(&self, command: &Command) -> &Entry {
+    pub(crate) fn entry(&self, command: &Command) -> &CommandEntry {
         &self.entries[command.number]
     }
 
     /// The entry of a number.
-    pub(crate) fn at(&self, id: usize) -> &Entry {
+    pub(crate) fn at(&self, id: usize) -> &CommandEntry {
         &self.entries[id]
     }
 
     /// All commands and subcommands.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &CommandEntry> {
         self.entries.iter()
     }
 

@@ -1,4 +1,4 @@
-//! What a server is started with, and the parameters that `CONFIG` shows and changes.
+//! Configuration: the settings at the start, and the parameters that `CONFIG` shows and changes.
 //!
 //! A parameter is a line of [`PARAMETERS`]: its name as Redis has it, what it may be, and its value
 //! at the start. What commands ask for often is kept beside it as a number ([`Settings`]).
@@ -15,14 +15,14 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use crate::config_file;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::fault::{Fault, Result};
 use crate::notify::NotifyConfig;
 use crate::tls::TlsConfig;
 
-/// When a write is safe from a power loss; that of `appendfsync`.
+/// When a write is safe from a power loss: the values of `appendfsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fsync {
+pub enum AppendFsync {
     /// Before its reply. Replies of all connections wait for one sync together.
     Always,
     /// At most a second later.
@@ -32,20 +32,20 @@ pub enum Fsync {
     No,
 }
 
-impl std::str::FromStr for Fsync {
+impl std::str::FromStr for AppendFsync {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Fsync, String> {
+    fn from_str(text: &str) -> Result<AppendFsync, String> {
         match text {
-            "always" => Ok(Fsync::Always),
-            "everysec" => Ok(Fsync::EverySecond),
-            "no" => Ok(Fsync::No),
-            _ => Err(format!("{text:?} is none of always, everysec and no")),
+            "always" => Ok(AppendFsync::Always),
+            "everysec" => Ok(AppendFsync::EverySecond),
+            "no" => Ok(AppendFsync::No),
+            _ => Err(format!("{text:?} is not one of always, everysec and no")),
         }
     }
 }
 
-/// Where and how metrics, health and a dashboard are shown by HTTP.
+/// Settings of the HTTP interface, which shows metrics, health and a dashboard.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Where to listen: `HOST:PORT`, or `PORT` for this machine only.
@@ -67,7 +67,7 @@ impl HttpConfig {
     }
 }
 
-/// What a server is started with.
+/// The configuration that a server is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Directory of the store.
@@ -95,7 +95,7 @@ pub struct Config {
     /// How many databases there are.
     pub databases: u16,
     /// When writes are safe.
-    pub fsync: Fsync,
+    pub fsync: AppendFsync,
     /// The store's ceiling for memory, in bytes; 0 for one that follows from the machine.
     pub memory_bytes_max: u64,
     /// The most clients.
@@ -125,7 +125,7 @@ impl Config {
             password: None,
             acl_file: None,
             databases: 16,
-            fsync: Fsync::default(),
+            fsync: AppendFsync::default(),
             memory_bytes_max: 0,
             clients_max: 10_000,
             timeout_seconds: 0,
@@ -334,9 +334,9 @@ impl Settings {
             .map(|parameter| (parameter.name, parameter.first.to_owned()))
             .collect();
         let fsync = match config.fsync {
-            Fsync::Always => "always",
-            Fsync::EverySecond => "everysec",
-            Fsync::No => "no",
+            AppendFsync::Always => "always",
+            AppendFsync::EverySecond => "everysec",
+            AppendFsync::No => "no",
         };
         let shown =
             |path: Option<&PathBuf>| path.map_or(String::new(), |path| path.display().to_string());
@@ -392,9 +392,9 @@ impl Settings {
         let number = |name: &str| values.get(name).and_then(|value| value.parse().ok());
         let events = values.get("notify-keyspace-events");
         let events = events
-            .and_then(|text| Events::parse(text))
+            .and_then(|text| EventClasses::parse(text))
             .unwrap_or_default();
-        let fsync: Option<Fsync> = values
+        let fsync: Option<AppendFsync> = values
             .get("appendfsync")
             .and_then(|value| value.parse().ok());
         // ORDER: Relaxed throughout; a setting takes effect soon, and orders nothing.
@@ -496,19 +496,19 @@ impl Settings {
     }
 
     /// Classes of keyspace events that are published.
-    pub(crate) fn events(&self) -> Events {
+    pub(crate) fn events(&self) -> EventClasses {
         // ORDER: Relaxed, as in `apply`.
         let bits = self.events.load(Ordering::Relaxed);
-        Events::from_bits(u32::try_from(bits).unwrap_or_default())
+        EventClasses::from_bits(u32::try_from(bits).unwrap_or_default())
     }
 
     /// When writes are safe.
-    pub(crate) fn fsync(&self) -> Fsync {
+    pub(crate) fn fsync(&self) -> AppendFsync {
         // ORDER: Relaxed, as in `apply`.
         match self.fsync.load(Ordering::Relaxed) {
-            0 => Fsync::Always,
-            1 => Fsync::EverySecond,
-            _ => Fsync::No,
+            0 => AppendFsync::Always,
+            1 => AppendFsync::EverySecond,
+            _ => AppendFsync::No,
         }
     }
 
@@ -604,7 +604,7 @@ fn normal(form: Form, value: &str) -> Result<String, String> {
                 words.join(", ")
             )),
         },
-        Form::Events => match Events::parse(value) {
+        Form::Events => match EventClasses::parse(value) {
             Some(events) => Ok(events.text()),
             None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         },
@@ -614,8 +614,7 @@ fn normal(form: Form, value: &str) -> Result<String, String> {
                 Ok(texts.join(" "))
             }
             None => Err(
-                "latency-tracking-info-percentiles should consist of percentages from 0 \
-                         to 100"
+                "latency-tracking-info-percentiles should consist of percentages from 0 to 100"
                     .to_owned(),
             ),
         },
@@ -666,7 +665,7 @@ mod tests {
         set(&[("MAXCLIENTS", "7"), ("appendfsync", "ALWAYS")]).unwrap();
         assert_eq!(
             (settings.clients_max(), settings.fsync()),
-            (7, Fsync::Always)
+            (7, AppendFsync::Always)
         );
         for (refused, why) in [
             (

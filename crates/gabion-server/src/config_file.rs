@@ -1,5 +1,5 @@
-//! The file of parameters: TOML whose keys are the flags of `gabion serve` and the names of
-//! parameters of `CONFIG`.
+//! The configuration file: TOML whose keys are the flags of `gabion serve` and the parameters of
+//! `CONFIG`.
 //!
 //! The program reads it, since it knows the flags ([`read`]); the server writes it when `CONFIG
 //! REWRITE` wants it ([`rewrite`]). What a person has written stays as it is, comments included:
@@ -21,7 +21,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     for (key, item) in document.iter() {
         let unfit = || {
             format!(
-                "{}: {key} is neither text, a number, yes or no, nor a list of these",
+                "{}: the value of {key} must be text, a number, a boolean, or a list of these",
                 path.display()
             )
         };

@@ -26,12 +26,12 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::clients::{Client, now_ms};
-use crate::command::Commands;
-use crate::config::Fsync;
+use crate::command::CommandTable;
+use crate::config::AppendFsync;
 use crate::dispatch;
-use crate::pubsub::Topic;
-use crate::resp::parse::{Limits, Parsed, Parser};
-use crate::resp::reply::Reply;
+use crate::pubsub::SubscriptionKind;
+use crate::resp::parse::{Parsed, RequestLimits, RequestParser};
+use crate::resp::reply::ReplyBuffer;
 use crate::server::{Server, count, counted};
 use crate::session::Session;
 use crate::store::work::Work;
@@ -79,12 +79,12 @@ enum Round {
 /// A connection.
 struct Connection<S> {
     server: Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     stream: S,
     input: BytesMut,
     room: usize,
-    parser: Parser,
-    reply: Reply,
+    parser: RequestParser,
+    reply: ReplyBuffer,
     session: Session,
     work: Work,
 }
@@ -92,7 +92,7 @@ struct Connection<S> {
 /// Serves a client until it goes, or is to go.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     server: Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     stream: S,
     client: Arc<Client>,
 ) {
@@ -102,8 +102,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         stream,
         input: BytesMut::new(),
         room: IN_BYTES,
-        parser: Parser::default(),
-        reply: Reply::default(),
+        parser: RequestParser::default(),
+        reply: ReplyBuffer::default(),
         session: Session::new(Arc::clone(&client), is_open),
         work: Work::new(Arc::clone(&server.store)),
         server,
@@ -118,13 +118,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run(&mut self) -> io::Result<()> {
         loop {
             // What was sent before a request came is read before its reply.
-            self.session.client.take_mail(&mut self.reply.out);
+            self.session.client.take_messages(&mut self.reply.out);
             let changes = self.work.commands;
             let round = self.round();
             if self.work.commands != changes {
                 self.tell(now_ms());
             }
-            self.session.client.take_mail(&mut self.reply.out);
+            self.session.client.take_messages(&mut self.reply.out);
             self.write().await?;
             match round {
                 Round::Ends => return Ok(()),
@@ -178,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn run_commands(&mut self) -> Round {
         let mut start = 0;
         let round = loop {
-            let limits = Limits {
+            let limits = RequestLimits {
                 bulk_bytes_max: self.server.settings.bulk_bytes_max(),
                 is_unknown: !self.session.is_authenticated,
             };
@@ -258,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if client.is_killed() {
                         return Ok(false);
                     }
-                    client.take_mail(&mut self.reply.out);
+                    client.take_messages(&mut self.reply.out);
                     self.write().await?;
                 }
                 () = end => {
@@ -302,7 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.reply.out.is_empty() {
             return Ok(());
         }
-        if self.work.has_committed && self.server.settings.fsync() == Fsync::Always {
+        if self.work.has_committed && self.server.settings.fsync() == AppendFsync::Always {
             self.work.has_committed = false;
             let began = Instant::now();
             let synced = self.server.syncer.synced().await;
@@ -396,9 +396,9 @@ impl<S> Drop for Connection<S> {
             .watch
             .end(std::mem::take(&mut self.session.watched));
         for (topic, names) in [
-            (Topic::Channel, &self.session.channels),
-            (Topic::Pattern, &self.session.patterns),
-            (Topic::Shard, &self.session.shard_channels),
+            (SubscriptionKind::Channel, &self.session.channels),
+            (SubscriptionKind::Pattern, &self.session.patterns),
+            (SubscriptionKind::Shard, &self.session.shard_channels),
         ] {
             for name in names {
                 self.server.pubsub.remove(topic, name, id);

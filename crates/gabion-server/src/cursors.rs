@@ -50,9 +50,9 @@ struct Table {
     first_use: u64,
 }
 
-/// Where a scan goes on.
+/// The position at which a scan continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ScanPosition {
     /// At the first key.
     Start,
     /// Behind this key.
@@ -61,15 +61,15 @@ pub(crate) enum Place {
     From(Vec<u8>),
 }
 
-/// The places of scans.
+/// The positions of scans.
 #[derive(Debug)]
-pub(crate) struct Cursors {
+pub(crate) struct ScanCursors {
     table: Mutex<Table>,
 }
 
-impl Default for Cursors {
-    fn default() -> Cursors {
-        Cursors {
+impl Default for ScanCursors {
+    fn default() -> ScanCursors {
+        ScanCursors {
             table: Mutex::new(Table {
                 slots: Vec::new(),
                 next: 0,
@@ -79,7 +79,7 @@ impl Default for Cursors {
     }
 }
 
-impl Cursors {
+impl ScanCursors {
     /// A cursor for the place behind a key.
     pub(crate) fn behind(&self, last: &[u8]) -> u64 {
         let mut table = self.table.lock();
@@ -108,15 +108,15 @@ impl Cursors {
     }
 
     /// The place that a cursor stands for.
-    pub(crate) fn place(&self, cursor: u64) -> Place {
+    pub(crate) fn place(&self, cursor: u64) -> ScanPosition {
         if cursor == 0 {
-            return Place::Start;
+            return ScanPosition::Start;
         }
         let index = usize::try_from(cursor & (SLOTS as u64 - 1)).unwrap_or_default();
         let uses = cursor >> SLOT_BITS & (USES - 1);
         let table = self.table.lock();
         match table.slots.get(index).filter(|slot| slot.uses == uses) {
-            Some(slot) => Place::Behind(slot.last.clone()),
+            Some(slot) => ScanPosition::Behind(slot.last.clone()),
             None => {
                 let prefix = (cursor >> (SLOT_BITS + USE_BITS)).to_le_bytes();
                 let mut from: Vec<u8> = prefix[..PREFIX_BYTES].to_vec();
@@ -124,7 +124,7 @@ impl Cursors {
                 while from.last() == Some(&0) {
                     from.pop();
                 }
-                Place::From(from)
+                ScanPosition::From(from)
             }
         }
     }
@@ -136,24 +136,24 @@ mod tests {
 
     #[test]
     fn a_cursor_stands_for_the_place_behind_its_key() {
-        let cursors = Cursors::default();
-        assert_eq!(cursors.place(0), Place::Start);
+        let cursors = ScanCursors::default();
+        assert_eq!(cursors.place(0), ScanPosition::Start);
         for key in [&b""[..], b"a", b"user:1", b"\xff\xff\xff\xff"] {
             let cursor = cursors.behind(key);
             assert!(cursor != 0 && cursor <= i64::MAX as u64);
-            assert_eq!(cursors.place(cursor), Place::Behind(key.to_vec()));
+            assert_eq!(cursors.place(cursor), ScanPosition::Behind(key.to_vec()));
         }
     }
 
     #[test]
     fn a_cursor_whose_slot_is_used_again_misses_nothing() {
-        let cursors = Cursors::default();
+        let cursors = ScanCursors::default();
         let old = cursors.behind(b"user:1");
         let short = cursors.behind(b"u");
         for step in 0..SLOTS {
             cursors.behind(step.to_string().as_bytes());
         }
-        assert_eq!(cursors.place(old), Place::From(b"use".to_vec()));
-        assert_eq!(cursors.place(short), Place::From(b"u".to_vec()));
+        assert_eq!(cursors.place(old), ScanPosition::From(b"use".to_vec()));
+        assert_eq!(cursors.place(short), ScanPosition::From(b"u".to_vec()));
     }
 }

@@ -15,24 +15,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::acl::{self, Context};
+use crate::acl::{self, AclContext};
 use crate::args::Args;
 use crate::clients::{Client, now_ms};
 use crate::command::{
-    ADMIN, ALLOW_BUSY, ALONE, Command, Commands, DIRECT, FAST, Group, LONG, MAY_WRITE, NO_AUTH,
-    NO_MULTI, NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
+    ADMIN, ALLOW_BUSY, ALONE, Command, CommandGroup, CommandTable, DIRECT, FAST, LONG, MAY_WRITE,
+    NO_AUTH, NO_MULTI, NOSCRIPT, ONE_READ, PUBSUB, READONLY, UNQUEUED, WRITE,
 };
 use crate::execution::{Execution, wrong_arguments};
 use crate::expire;
 use crate::fault::{Fault, Result};
-use crate::locks::{Held, Hold};
-use crate::resp::reply::Reply;
+use crate::locks::{KeyLockGuard, LockMode};
+use crate::resp::reply::ReplyBuffer;
 use crate::server::{Server, count};
-use crate::session::{Session, Wants};
-use crate::store::work::{Way, Work};
-use crate::tracking::Follows;
+use crate::session::{ReplyMode, Session};
+use crate::store::work::{Work, WorkMode};
+use crate::tracking::ClientTracking;
 use crate::wake;
-use crate::watch::SpaceKey;
+use crate::watch::StoredKey;
 
 /// Commands that a subscribed client may send in RESP2.
 const OF_SUBSCRIBERS: [&str; 9] = [
@@ -50,10 +50,10 @@ const OF_SUBSCRIBERS: [&str; 9] = [
 /// Runs a request, and writes its reply.
 pub(crate) fn run(
     server: &Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     session: &mut Session,
     work: &mut Work,
-    reply: &mut Reply,
+    reply: &mut ReplyBuffer,
     args: Args<'_>,
 ) {
     let mark = reply.out.len();
@@ -131,17 +131,19 @@ pub(crate) fn run(
     // Confirmations of subscriptions are messages, which no client turns off.
     let is_message = ran.is_ok_and(|command| command.has(PUBSUB) && command.has(NOSCRIPT));
     match session.wants {
-        Wants::All | Wants::None if is_message => {}
-        Wants::AllButNext | Wants::AllButThis if is_message => session.wants = Wants::All,
-        Wants::All => {}
-        Wants::None => reply.out.truncate(mark),
-        Wants::AllButNext => {
-            reply.out.truncate(mark);
-            session.wants = Wants::AllButThis;
+        ReplyMode::All | ReplyMode::None if is_message => {}
+        ReplyMode::AllButNext | ReplyMode::AllButThis if is_message => {
+            session.wants = ReplyMode::All
         }
-        Wants::AllButThis => {
+        ReplyMode::All => {}
+        ReplyMode::None => reply.out.truncate(mark),
+        ReplyMode::AllButNext => {
             reply.out.truncate(mark);
-            session.wants = Wants::All;
+            session.wants = ReplyMode::AllButThis;
+        }
+        ReplyMode::AllButThis => {
+            reply.out.truncate(mark);
+            session.wants = ReplyMode::All;
         }
     }
 }
@@ -198,7 +200,7 @@ fn note_spike(server: &Server, command: &Command, nanos: u64) {
 }
 
 /// Ends what `CLIENT CACHING` has begun, once the command behind it has run.
-fn unmark(session: &Session, commands: &Commands, command: &Command) {
+fn unmark(session: &Session, commands: &CommandTable, command: &Command) {
     if !commands.entry(command).name.starts_with("client|")
         && let Some(follows) = session.client.follows.lock().as_mut()
     {
@@ -209,7 +211,7 @@ fn unmark(session: &Session, commands: &Commands, command: &Command) {
 /// Whether a request waits while clients are paused: it writes, or all wait.
 pub(crate) fn is_paused(
     server: &Server,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     session: &Session,
     args: Args<'_>,
 ) -> bool {
@@ -237,9 +239,9 @@ fn is_queued(session: &Session, command: &Command) -> bool {
 /// The command that is meant, if it may run.
 fn admit(
     server: &Server,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     session: &Session,
-    reply: &Reply,
+    reply: &ReplyBuffer,
     args: Args<'_>,
 ) -> Result<&'static Command> {
     let command = find(commands, args).or_else(|fault| {
@@ -271,8 +273,8 @@ fn admit(
     }
     if !session.user.is_unlimited() {
         let context = match &session.multi {
-            Some(_) => Context::Multi,
-            None => Context::TopLevel,
+            Some(_) => AclContext::Multi,
+            None => AclContext::TopLevel,
         };
         acl::check(server, commands, session, (command, args), context)?;
     }
@@ -283,7 +285,7 @@ fn admit(
 ///
 /// # Errors
 /// What Redis says of a name that it does not know, and of too many or too few arguments.
-pub(crate) fn find(commands: &'static Commands, args: Args<'_>) -> Result<&'static Command> {
+pub(crate) fn find(commands: &'static CommandTable, args: Args<'_>) -> Result<&'static Command> {
     let command = commands.find(args.at(0)).ok_or_else(|| unknown(args))?;
     let command = match args.get(1) {
         Some(name) if !command.subcommands.is_empty() => match command.subcommand(name) {
@@ -299,7 +301,7 @@ pub(crate) fn find(commands: &'static Commands, args: Args<'_>) -> Result<&'stat
 }
 
 /// The command, or subcommand, that a request names, if there is one.
-fn named(commands: &'static Commands, args: Args<'_>) -> Option<&'static Command> {
+fn named(commands: &'static CommandTable, args: Args<'_>) -> Option<&'static Command> {
     let command = commands.find(args.at(0))?;
     match args.get(1) {
         Some(name) if !command.subcommands.is_empty() => command.subcommand(name),
@@ -347,7 +349,7 @@ fn execute(mut execution: Execution<'_>) -> Result<()> {
 }
 
 /// Locks, runs, commits, and tells. Returns the keys that were changed, if anybody wants to know.
-pub(crate) fn perform(mut execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
+pub(crate) fn perform(mut execution: Execution<'_>) -> Result<Vec<StoredKey>> {
     let Execution {
         server,
         commands,
@@ -359,8 +361,8 @@ pub(crate) fn perform(mut execution: Execution<'_>) -> Result<Vec<SpaceKey>> {
     *execution.session.client.command.lock() = &commands.entry(command).name;
     let held = lock(server, command, args)?;
     let way = match command.has(DIRECT | READONLY) || !command.has(WRITE | ALONE) {
-        true => Way::Direct,
-        false => Way::Whole,
+        true => WorkMode::Direct,
+        false => WorkMode::Whole,
     };
     let is_asked_for =
         server.watch.is_used() || server.blocking.count() > 0 || server.tracking.is_used();
@@ -408,7 +410,7 @@ fn call(mut execution: Execution<'_>) -> Result<()> {
     // What a script declares is remembered when it reads.
     if execution.session.tracks
         && execution.command.has(READONLY)
-        && execution.command.group != Group::Scripting
+        && execution.command.group != CommandGroup::Scripting
     {
         remember(&execution);
     }
@@ -419,7 +421,7 @@ fn call(mut execution: Execution<'_>) -> Result<()> {
 fn remember(execution: &Execution<'_>) {
     let (server, client) = (execution.server, &execution.session.client);
     let follows = client.follows.lock();
-    if follows.as_ref().is_some_and(Follows::remembers) {
+    if follows.as_ref().is_some_and(ClientTracking::remembers) {
         drop(follows);
         let args = execution.args;
         let keys = execution.command.key_places(args);
@@ -441,7 +443,7 @@ pub(crate) fn call_inside(outer: &mut Execution<'_>, args: Args<'_>) {
             outer.commands,
             outer.session,
             of_queue,
-            Context::Exec,
+            AclContext::Exec,
         )?;
         outer.work.commands += 1;
         if outer.server.monitor.is_watched() && !command.has(ADMIN) {
@@ -486,7 +488,7 @@ fn count_inside(
 /// Runs a command of a script, which holds the gate, and writes its reply or its error.
 pub(crate) fn call_in_script(
     outer: &mut Execution<'_>,
-    reply: &mut Reply,
+    reply: &mut ReplyBuffer,
     args: Args<'_>,
     is_readonly: bool,
 ) {
@@ -545,7 +547,7 @@ fn of_script(outer: &Execution<'_>, args: Args<'_>, is_readonly: bool) -> Result
         outer.commands,
         outer.session,
         of_script,
-        Context::Script,
+        AclContext::Script,
     )?;
     Ok(command)
 }
@@ -554,7 +556,7 @@ fn of_script(outer: &Execution<'_>, args: Args<'_>, is_readonly: bool) -> Result
 ///
 /// # Errors
 /// `BUSY`, if a script has kept them for long.
-fn lock<'s>(server: &'s Server, command: &Command, args: Args<'_>) -> Result<Held<'s>> {
+fn lock<'s>(server: &'s Server, command: &Command, args: Args<'_>) -> Result<KeyLockGuard<'s>> {
     if command.has(ALLOW_BUSY) {
         return Ok(server.locks.nothing());
     }
@@ -572,8 +574,8 @@ fn lock<'s>(server: &'s Server, command: &Command, args: Args<'_>) -> Result<Hel
         return server.locks.none(busy);
     }
     let hold = match command.has(WRITE) {
-        true => Hold::Alone,
-        false => Hold::Shared,
+        true => LockMode::Alone,
+        false => LockMode::Shared,
     };
     let keys = command.key_places(args).map(|place| args.at(place));
     server.locks.keys(hold, keys, busy)

@@ -1,4 +1,4 @@
-//! A command that runs: what its handler is given.
+//! The execution of a command: the context that its handler gets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::args::{Args, OwnedArgs};
-use crate::blocking::{OnTimeout, Wait};
+use crate::blocking::{BlockedCommand, TimeoutReply};
 use crate::clients::Client;
-use crate::command::{Command, Commands};
-use crate::events::Events;
+use crate::command::{Command, CommandTable};
+use crate::events::EventClasses;
 use crate::fault::{Fault, Result};
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 use crate::server::Server;
 use crate::session::Session;
-use crate::store::meta::{Head, Meta, Saved};
-use crate::store::work::{Event, Work};
+use crate::store::meta::{KeyRecord, RecordHead, SaveOutcome};
+use crate::store::work::{KeyEvent, Work};
 
 /// A command that runs. Its keys are locked, its reads and writes go through [`Execution::work`],
 /// and take effect when the handler has returned without an error.
@@ -24,7 +24,7 @@ pub(crate) struct Execution<'a> {
     /// What all connections share.
     pub(crate) server: &'a Arc<Server>,
     /// All commands.
-    pub(crate) commands: &'static Commands,
+    pub(crate) commands: &'static CommandTable,
     /// This one.
     pub(crate) command: &'static Command,
     /// What the connection remembers.
@@ -32,7 +32,7 @@ pub(crate) struct Execution<'a> {
     /// Reads and writes.
     pub(crate) work: &'a mut Work,
     /// Where the reply goes.
-    pub(crate) reply: &'a mut Reply,
+    pub(crate) reply: &'a mut ReplyBuffer,
     /// The arguments, the name first.
     pub(crate) args: Args<'a>,
     /// Whether it runs inside of `EXEC`.
@@ -69,7 +69,7 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn find(&mut self, key: &[u8]) -> Result<Option<Meta>> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> Result<Option<KeyRecord>> {
         self.work.find(self.space(), key)
     }
 
@@ -77,7 +77,7 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn look_up(&mut self, key: &[u8]) -> Result<Option<Meta>> {
+    pub(crate) fn look_up(&mut self, key: &[u8]) -> Result<Option<KeyRecord>> {
         let found = self.find(key)?;
         match found.is_some() {
             true => self.work.hits += 1,
@@ -90,9 +90,9 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn put(&mut self, key: &[u8], head: Head, body: &[&[u8]]) -> Result<()> {
+    pub(crate) fn put(&mut self, key: &[u8], head: RecordHead, body: &[&[u8]]) -> Result<()> {
         if !self.work.put(self.space(), key, head, body)? {
-            self.notify(Events::NEW, "new", key);
+            self.notify(EventClasses::NEW, "new", key);
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl<'a> Execution<'a> {
         &mut self,
         keys: &[&[u8]],
         timeout: Option<Duration>,
-        on_timeout: OnTimeout,
+        on_timeout: TimeoutReply,
     ) {
         self.wait_as(self.args.to_owned(), keys, timeout, on_timeout);
     }
@@ -114,7 +114,7 @@ impl<'a> Execution<'a> {
         args: OwnedArgs,
         keys: &[&[u8]],
         timeout: Option<Duration>,
-        on_timeout: OnTimeout,
+        on_timeout: TimeoutReply,
     ) {
         if self.is_inside {
             return on_timeout.write(self.reply);
@@ -130,7 +130,7 @@ impl<'a> Execution<'a> {
             (self.session.database, self.reply.is_resp3),
             (keys, on_timeout),
         );
-        self.session.wait = Some(Wait {
+        self.session.wait = Some(BlockedCommand {
             waiter,
             until: timeout.map(|timeout| Instant::now() + timeout),
         });
@@ -151,19 +151,25 @@ impl<'a> Execution<'a> {
     }
 
     /// Publishes that a collection was saved under a key that was not there.
-    pub(crate) fn tell_new(&mut self, saved: Saved, key: &[u8]) {
-        if saved == Saved::New {
-            self.notify(Events::NEW, "new", key);
+    pub(crate) fn tell_new(&mut self, saved: SaveOutcome, key: &[u8]) {
+        if saved == SaveOutcome::New {
+            self.notify(EventClasses::NEW, "new", key);
         }
     }
 
     /// Publishes what happened to a collection that was saved, and that its key is gone if it is.
-    pub(crate) fn tell(&mut self, saved: Saved, class: Events, name: &'static str, key: &[u8]) {
-        if saved != Saved::Same {
+    pub(crate) fn tell(
+        &mut self,
+        saved: SaveOutcome,
+        class: EventClasses,
+        name: &'static str,
+        key: &[u8],
+    ) {
+        if saved != SaveOutcome::Same {
             self.notify(class, name, key);
         }
-        if saved == Saved::Removed {
-            self.notify(Events::GENERIC, "del", key);
+        if saved == SaveOutcome::Removed {
+            self.notify(EventClasses::GENERIC, "del", key);
         }
     }
 
@@ -177,7 +183,7 @@ impl<'a> Execution<'a> {
 
     /// Publishes, once the command has taken effect, that something happened to a key of the
     /// selected database.
-    pub(crate) fn notify(&mut self, class: Events, name: &'static str, key: &[u8]) {
+    pub(crate) fn notify(&mut self, class: EventClasses, name: &'static str, key: &[u8]) {
         self.notify_in(self.session.database, class, name, key);
     }
 
@@ -185,12 +191,12 @@ impl<'a> Execution<'a> {
     pub(crate) fn notify_in(
         &mut self,
         database: usize,
-        class: Events,
+        class: EventClasses,
         name: &'static str,
         key: &[u8],
     ) {
         if self.server.settings.events().has(class) {
-            self.work.events.push(Event {
+            self.work.events.push(KeyEvent {
                 class,
                 name,
                 database,

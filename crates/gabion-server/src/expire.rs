@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::fault::Result;
-use crate::locks::Hold;
+use crate::locks::LockMode;
 use crate::server::{Server, count};
 use crate::store::hash::{Hash, OF_FIELDS};
 use crate::store::keys::expiry_key;
-use crate::store::meta::{Kind, Saved};
-use crate::store::work::{Room, Way, Work};
+use crate::store::meta::{KeyType, SaveOutcome};
+use crate::store::work::{Room, Work, WorkMode};
 
 /// Removes a key if it has expired at that moment, or else its place in the index.
 ///
@@ -33,8 +33,8 @@ pub(crate) fn remove(
     }
     let held = server
         .locks
-        .keys(Hold::Alone, std::iter::once(key), || Ok(()))?;
-    work.begin(Way::Direct, now_ms, false);
+        .keys(LockMode::Alone, std::iter::once(key), || Ok(()))?;
+    work.begin(WorkMode::Direct, now_ms, false);
     let is_it = work.expires_at(space, key)? == Some(moment);
     match is_it {
         true => {
@@ -49,7 +49,7 @@ pub(crate) fn remove(
         let database = server.store.database_of(space);
         drop(held);
         if let Some(database) = database {
-            server.publish_event(Events::EXPIRED, "expired", database, key);
+            server.publish_event(EventClasses::EXPIRED, "expired", database, key);
         }
     }
     Ok(())
@@ -65,13 +65,13 @@ fn remove_fields(
     let space = of_fields & !OF_FIELDS;
     let held = server
         .locks
-        .keys(Hold::Alone, std::iter::once(key), || Ok(()))?;
+        .keys(LockMode::Alone, std::iter::once(key), || Ok(()))?;
     let is_asked_for = server.watch.is_used() || server.tracking.is_used();
-    work.begin(Way::Direct, now_ms, is_asked_for);
+    work.begin(WorkMode::Direct, now_ms, is_asked_for);
     let found = work.find(space, key)?;
     let mut purged = 0;
-    let mut saved = Saved::Same;
-    if let Some(meta) = found.filter(|meta| meta.head.kind == Kind::Hash) {
+    let mut saved = SaveOutcome::Same;
+    if let Some(meta) = found.filter(|meta| meta.head.kind == KeyType::Hash) {
         let mut hash = Hash::of(work, space, Some(&meta))?;
         purged = hash.purge(work)?;
         saved = hash.save_to(work, key)?;
@@ -86,9 +86,9 @@ fn remove_fields(
     if let Some(database) = server.store.database_of(space)
         && purged > 0
     {
-        server.publish_event(Events::HASH, "hexpired", database, key);
-        if saved == Saved::Removed {
-            server.publish_event(Events::GENERIC, "del", database, key);
+        server.publish_event(EventClasses::HASH, "hexpired", database, key);
+        if saved == SaveOutcome::Removed {
+            server.publish_event(EventClasses::GENERIC, "del", database, key);
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Why a command fails: the error that its client reads.
+//! Errors of commands, as clients read them.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,9 @@ impl Fault {
 fn store_line(error: &gabion::Error) -> String {
     match error {
         gabion::Error::Media(cause) if cause.is_no_space() => {
-            format!("MISCONF the disk is full, writes are refused until it is not: {error}")
+            format!(
+                "MISCONF the disk is full, and writes are refused until there is space: {error}"
+            )
         }
         gabion::Error::Media(_) | gabion::Error::ReadOnly { .. } => {
             format!("MISCONF the store takes no writes: {error}")

@@ -32,16 +32,16 @@ const CELLS: u64 = 3;
 
 /// A place, in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct GeoPoint {
     /// Its longitude.
     pub(crate) lon: f64,
     /// Its latitude.
     pub(crate) lat: f64,
 }
 
-/// What is searched, in metres.
+/// The shape of a search, in metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Shape {
+pub(crate) enum GeoShape {
     /// A circle of a radius.
     Circle(f64),
     /// A box of a width and a height.
@@ -74,22 +74,22 @@ fn gather(number: u64) -> u64 {
     (0..BITS).fold(0, |all, bit| all | (number >> (2 * bit) & 1) << bit)
 }
 
-impl Place {
+impl GeoPoint {
     /// The place's number.
     pub(crate) fn encode(self) -> u64 {
         spread(cell(self.lat, LAT_MAX)) | spread(cell(self.lon, LON_MAX)) << 1
     }
 
     /// The middle of the cell of that number.
-    pub(crate) fn decode(number: u64) -> Place {
-        Place {
+    pub(crate) fn decode(number: u64) -> GeoPoint {
+        GeoPoint {
             lon: middle(gather(number >> 1), LON_MAX),
             lat: middle(gather(number), LAT_MAX),
         }
     }
 
     /// The distance to another place, in metres, by the formula of haversines.
-    pub(crate) fn distance(self, other: Place) -> f64 {
+    pub(crate) fn distance(self, other: GeoPoint) -> f64 {
         let (lat, other_lat) = (self.lat.to_radians(), other.lat.to_radians());
         let by_lon = ((other.lon.to_radians() - self.lon.to_radians()) / 2.0).sin();
         if by_lon == 0.0 {
@@ -118,17 +118,17 @@ impl Place {
     }
 }
 
-impl Shape {
+impl GeoShape {
     /// The distance of a place from the middle, if it is inside.
-    pub(crate) fn distance(self, centre: Place, place: Place) -> Option<f64> {
+    pub(crate) fn distance(self, centre: GeoPoint, place: GeoPoint) -> Option<f64> {
         match self {
-            Shape::Circle(radius) => {
+            GeoShape::Circle(radius) => {
                 let distance = centre.distance(place);
                 (distance <= radius).then_some(distance)
             }
-            Shape::Box(width, height) => {
+            GeoShape::Box(width, height) => {
                 let by_lat = RADIUS * (place.lat.to_radians() - centre.lat.to_radians()).abs();
-                let beside = Place {
+                let beside = GeoPoint {
                     lon: centre.lon,
                     lat: place.lat,
                 };
@@ -140,10 +140,10 @@ impl Shape {
 
     /// Ranges of numbers that all places inside are in: the first number of each, and the first
     /// behind it. That with the middle comes first, the others in their order.
-    pub(crate) fn cover(self, centre: Place) -> Vec<(u64, u64)> {
+    pub(crate) fn cover(self, centre: GeoPoint) -> Vec<(u64, u64)> {
         let (half_width, half_height) = match self {
-            Shape::Circle(radius) => (radius, radius),
-            Shape::Box(width, height) => (width / 2.0, height / 2.0),
+            GeoShape::Circle(radius) => (radius, radius),
+            GeoShape::Box(width, height) => (width / 2.0, height / 2.0),
         };
         // A little more than the shape, since what follows is rounded.
         let up = (half_height / RADIUS).to_degrees() * 1.000_001 + 0.000_001;
@@ -211,19 +211,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(lon: f64, lat: f64) -> Place {
-        Place { lon, lat }
+    fn place(lon: f64, lat: f64) -> GeoPoint {
+        GeoPoint { lon, lat }
     }
 
     #[test]
     fn places_are_those_of_redis() {
         let palermo = place(13.361389, 38.115556);
         assert_eq!(palermo.encode(), 3_479_099_956_230_698);
-        let decoded = Place::decode(palermo.encode());
+        let decoded = GeoPoint::decode(palermo.encode());
         assert_eq!(format!("{}", decoded.lon), "13.361389338970184");
         assert_eq!(format!("{}", decoded.lat), "38.1155563954963");
         assert_eq!(decoded.letters(), "sqc8b49rny0");
-        let catania = Place::decode(place(15.087269, 37.502669).encode());
+        let catania = GeoPoint::decode(place(15.087269, 37.502669).encode());
         assert_eq!(format!("{:.4}", decoded.distance(catania)), "166274.1516");
     }
 
@@ -239,8 +239,8 @@ mod tests {
             let centre = place(lon, lat);
             let size = 10_f64.powf(far);
             let shape = match is_box {
-                true => Shape::Box(size, size / 2.0),
-                false => Shape::Circle(size),
+                true => GeoShape::Box(size, size / 2.0),
+                false => GeoShape::Circle(size),
             };
             let cover = shape.cover(centre);
             for (by_lon, by_lat) in others {
@@ -249,7 +249,7 @@ mod tests {
                 let lon = (lon + by_lon * degrees.min(180.0) + 540.0) % 360.0 - 180.0;
                 let lat = (lat + by_lat * degrees).clamp(-LAT_MAX, LAT_MAX);
                 let number = place(lon, lat).encode();
-                let found = Place::decode(number);
+                let found = GeoPoint::decode(number);
                 let has = |range: &&(u64, u64)| (range.0..range.1).contains(&number);
                 let count = cover.iter().filter(has).count();
                 prop_assert!(count <= 1);

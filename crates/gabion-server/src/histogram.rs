@@ -1,4 +1,4 @@
-//! How long calls took: counts by duration, in a fixed number of buckets.
+//! Histograms of durations, in a fixed number of buckets.
 //!
 //! # Layout
 //! A bucket is a range of nanoseconds. The first four have 64 ns each; above, every power of two
@@ -6,9 +6,9 @@
 //! is longer than nine minutes. Powers of two are bounds, which is what `LATENCY HISTOGRAM` shows.
 //!
 //! # Cost
-//! A connection records into [`Recent`], plain numbers and a mask of the buckets in use, and adds
-//! it up when its round ends. So a call costs no atomic operation, and a round one for each
-//! different bucket.
+//! A connection records into [`LocalHistogram`], plain numbers and a mask of the buckets in use,
+//! and adds it up when its round ends. So a call costs no atomic operation, and a round one for
+//! each different bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,9 +18,9 @@ pub(crate) const BUCKETS: usize = 128;
 /// Nanoseconds of each of the first buckets, as a power of two.
 const UNIT_BITS: u32 = 6;
 
-/// Counts of one connection that are not added up yet.
+/// Counts of one connection that are not added to the shared histogram yet.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub(crate) struct LocalHistogram {
     counts: [u32; BUCKETS],
     used: u128,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Histogram([AtomicU64; BUCKETS]);
 
 /// Counts by duration at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counts([u64; BUCKETS]);
+pub(crate) struct HistogramSnapshot([u64; BUCKETS]);
 
 /// The bucket of a duration.
 #[inline]
@@ -56,16 +56,16 @@ fn end(bucket: usize) -> u64 {
     units << UNIT_BITS
 }
 
-impl Default for Recent {
-    fn default() -> Recent {
-        Recent {
+impl Default for LocalHistogram {
+    fn default() -> LocalHistogram {
+        LocalHistogram {
             counts: [0; BUCKETS],
             used: 0,
         }
     }
 }
 
-impl Recent {
+impl LocalHistogram {
     /// A call took so long.
     #[inline]
     pub(crate) fn record(&mut self, nanos: u64) {
@@ -87,7 +87,7 @@ impl Recent {
 
     /// Forgets the counts.
     pub(crate) fn clear(&mut self) {
-        *self = Recent::default();
+        *self = LocalHistogram::default();
     }
 }
 
@@ -113,25 +113,25 @@ impl Histogram {
     }
 
     /// The counts now.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> HistogramSnapshot {
         // ORDER: Relaxed, as above.
-        Counts(std::array::from_fn(|bucket| {
+        HistogramSnapshot(std::array::from_fn(|bucket| {
             self.0[bucket].load(Ordering::Relaxed)
         }))
     }
 }
 
-impl Counts {
+impl HistogramSnapshot {
     /// How many calls there were.
     pub(crate) fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
     /// The calls since an earlier moment; all of them, if the histogram began anew meanwhile.
-    pub(crate) fn since(&self, earlier: &Counts) -> Counts {
+    pub(crate) fn since(&self, earlier: &HistogramSnapshot) -> HistogramSnapshot {
         let pairs = || self.0.iter().zip(&earlier.0);
         match pairs().all(|(now, then)| now >= then) {
-            true => Counts(std::array::from_fn(|at| self.0[at] - earlier.0[at])),
+            true => HistogramSnapshot(std::array::from_fn(|at| self.0[at] - earlier.0[at])),
             false => self.clone(),
         }
     }
@@ -210,7 +210,7 @@ mod tests {
             mut nanos in prop::collection::vec(0_u64..1 << 36, 1..300),
             percent in 0.0_f64..=100.0,
         ) {
-            let (histogram, mut recent) = (Histogram::default(), Recent::default());
+            let (histogram, mut recent) = (Histogram::default(), LocalHistogram::default());
             for (index, one) in nanos.iter().enumerate() {
                 match index % 3 {
                     0 => histogram.record(*one),

@@ -1,4 +1,4 @@
-//! HyperLogLog: how many different things there are, in 12 KiB, with an error of 0.81 %.
+//! HyperLogLog: estimates the number of distinct elements in 12 KiB, with an error of 0.81 %.
 //!
 //! Flajolet et al., *HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm*
 //! (AOFA 2007); the estimate is that of Ertl, *New cardinality estimation algorithms for
@@ -41,18 +41,18 @@ const MAGIC: &[u8] = b"HYLL";
 const SPARSE_VALUE_MAX: u8 = 32;
 const SEED: u64 = 0xadc8_3b19;
 
-/// Why a string is no sketch.
+/// Why a string is not a HyperLogLog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Defect {
+pub(crate) enum SketchError {
     /// It never was one.
     Other,
     /// Its runs do not fit.
     Corrupt,
 }
 
-/// A sketch, with each register in a byte.
+/// A HyperLogLog, with each register in a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sketch {
+pub(crate) struct HyperLogLog {
     registers: Box<[u8]>,
     /// Whether it is written in the dense form in any case.
     pub(crate) is_dense: bool,
@@ -60,9 +60,9 @@ pub(crate) struct Sketch {
     pub(crate) cached: Option<u64>,
 }
 
-impl Default for Sketch {
-    fn default() -> Sketch {
-        Sketch {
+impl Default for HyperLogLog {
+    fn default() -> HyperLogLog {
+        HyperLogLog {
             registers: vec![0; REGISTERS].into_boxed_slice(),
             is_dense: false,
             cached: Some(0),
@@ -70,26 +70,28 @@ impl Default for Sketch {
     }
 }
 
-impl Sketch {
+impl HyperLogLog {
     /// Of a string.
-    pub(crate) fn read(value: &[u8]) -> Result<Sketch, Defect> {
-        let (head, rest) = value.split_at_checked(HEAD_BYTES).ok_or(Defect::Other)?;
+    pub(crate) fn read(value: &[u8]) -> Result<HyperLogLog, SketchError> {
+        let (head, rest) = value
+            .split_at_checked(HEAD_BYTES)
+            .ok_or(SketchError::Other)?;
         let is_dense = match head[4] {
             0 if rest.len() == DENSE_BYTES => true,
             1 => false,
-            _ => return Err(Defect::Other),
+            _ => return Err(SketchError::Other),
         };
         if !head.starts_with(MAGIC) {
-            return Err(Defect::Other);
+            return Err(SketchError::Other);
         }
-        let mut sketch = Sketch {
+        let mut sketch = HyperLogLog {
             is_dense,
             cached: cached(value),
-            ..Sketch::default()
+            ..HyperLogLog::default()
         };
         match is_dense {
             true => sketch.read_dense(rest),
-            false => sketch.read_sparse(rest).ok_or(Defect::Corrupt)?,
+            false => sketch.read_sparse(rest).ok_or(SketchError::Corrupt)?,
         }
         Ok(sketch)
     }
@@ -193,7 +195,7 @@ impl Sketch {
     }
 
     /// Counts what another has counted.
-    pub(crate) fn merge(&mut self, other: &Sketch) {
+    pub(crate) fn merge(&mut self, other: &HyperLogLog) {
         for (register, other) in self.registers.iter_mut().zip(&other.registers) {
             *register = (*register).max(*other);
         }
@@ -290,8 +292,8 @@ fn murmur(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(count: u32) -> Sketch {
-        let mut sketch = Sketch::default();
+    fn of(count: u32) -> HyperLogLog {
+        let mut sketch = HyperLogLog::default();
         for number in 0..count {
             sketch.add(&number.to_le_bytes());
         }
@@ -300,7 +302,7 @@ mod tests {
 
     #[test]
     fn estimates_are_within_their_error() {
-        assert_eq!(Sketch::default().estimate(), 0);
+        assert_eq!(HyperLogLog::default().estimate(), 0);
         for count in [1, 5, 10, 1000, 20_000, 300_000] {
             let estimate = of(count).estimate() as f64;
             let error = (estimate / f64::from(count) - 1.0).abs();
@@ -314,12 +316,12 @@ mod tests {
             let mut sketch = of(count);
             let sparse = sketch.write(100_000);
             assert!(!sketch.is_dense && sparse[4] == 1);
-            assert_eq!(Sketch::read(&sparse).unwrap(), sketch);
+            assert_eq!(HyperLogLog::read(&sparse).unwrap(), sketch);
             let mut dense = sketch.clone();
             dense.is_dense = true;
             let written = dense.write(0);
             assert_eq!(written.len(), HEAD_BYTES + DENSE_BYTES);
-            assert_eq!(Sketch::read(&written).unwrap(), dense);
+            assert_eq!(HyperLogLog::read(&written).unwrap(), dense);
             assert_eq!(sketch.registers, dense.registers);
         }
         let mut large = of(2000);
@@ -339,13 +341,16 @@ mod tests {
         let changed = |at: usize, byte: u8| {
             let mut broken = whole.clone();
             broken[at] = byte;
-            Sketch::read(&broken).err()
+            HyperLogLog::read(&broken).err()
         };
-        assert_eq!(changed(0, b'X'), Some(Defect::Other));
-        assert_eq!(changed(4, 0), Some(Defect::Other));
-        assert_eq!(changed(16, 0), Some(Defect::Corrupt));
+        assert_eq!(changed(0, b'X'), Some(SketchError::Other));
+        assert_eq!(changed(4, 0), Some(SketchError::Other));
+        assert_eq!(changed(16, 0), Some(SketchError::Corrupt));
         let longer = [&whole[..], b"tail"].concat();
-        assert_eq!(Sketch::read(&longer).err(), Some(Defect::Corrupt));
-        assert_eq!(Sketch::read(&whole[..15]).err(), Some(Defect::Other));
+        assert_eq!(HyperLogLog::read(&longer).err(), Some(SketchError::Corrupt));
+        assert_eq!(
+            HyperLogLog::read(&whole[..15]).err(),
+            Some(SketchError::Other)
+        );
     }
 }

@@ -41,8 +41,8 @@
 //!
 //! # Beside the commands
 //! **`http/`** shows metrics, health and a dashboard. **`histogram.rs`** and **`calls.rs`** count
-//! how long commands take, **`spikes.rs`** what took long. **`tls.rs`** lets clients in by TLS,
-//! **`notify.rs`** tells a service manager, **`config_file.rs`** is the file of parameters.
+//! how long commands take, **`latency_monitor.rs`** what took long. **`tls.rs`** lets clients in by
+//! TLS, **`notify.rs`** tells a service manager, **`config_file.rs`** is the file of parameters.
 //! **`client/`** is the other side of the protocol, for `gabion cli`.
 //!
 //! # A new command
@@ -80,6 +80,7 @@ mod glob;
 mod histogram;
 mod hll;
 mod http;
+mod latency_monitor;
 mod listen;
 mod locks;
 mod monitor;
@@ -94,7 +95,6 @@ mod saves;
 mod script;
 mod server;
 mod session;
-mod spikes;
 mod store;
 mod sync;
 mod table;
@@ -104,8 +104,8 @@ mod wake;
 mod watch;
 mod whole_file;
 
-pub use client::{ClientTls, Connection, Reply, Target};
-pub use config::{Config, Fsync, HttpConfig, is_parameter};
+pub use client::{ClientTls, Connection, Reply, ServerAddress};
+pub use config::{AppendFsync, Config, HttpConfig, is_parameter};
 pub use config_file::read as read_config_file;
 pub use listen::{Addresses, ServeError, serve};
 pub use notify::NotifyConfig;

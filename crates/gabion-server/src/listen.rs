@@ -12,16 +12,16 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Notify as Wakeup;
 
-use crate::acl::Users;
+use crate::acl::AclUsers;
 use crate::background;
-use crate::calls::Calls;
+use crate::calls::CommandStats;
 use crate::clients::{Client, Clients, now_ms};
-use crate::command::Commands;
+use crate::command::CommandTable;
 use crate::config::{Config, HttpConfig, Settings};
 use crate::connection;
 use crate::http::Http;
-use crate::notify::Notify;
-use crate::saves::Saves;
+use crate::notify::ServiceNotifier;
+use crate::saves::SaveState;
 use crate::server::{Server, count};
 use crate::store::Store;
 use crate::sync::Syncer;
@@ -49,7 +49,7 @@ pub enum ServeError {
     #[error("cannot start the threads of the server: {0}")]
     Threads(io::Error),
     /// The service manager has given a socket that cannot be.
-    #[error("cannot tell the service manager anything: NOTIFY_SOCKET is no socket's name: {0}")]
+    #[error("cannot notify the service manager: NOTIFY_SOCKET does not name a socket: {0}")]
     Notify(io::Error),
     /// TLS cannot be spoken.
     #[error(transparent)]
@@ -63,7 +63,7 @@ pub enum ServeError {
 fn listen_text(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program has the port; end it, or choose another port".to_owned()
+            "another program uses the port; end that program, or choose another port".to_owned()
         }
         _ => cause.to_string(),
     }
@@ -111,7 +111,9 @@ pub fn serve(config: Config, ready: impl FnOnce(&Addresses)) -> Result<(), Serve
 async fn run(config: Config, ready: impl FnOnce(&Addresses)) -> Result<(), ServeError> {
     let sockets = open_sockets(&config)?;
     let manager = config.notify.clone();
-    let notify = manager.as_ref().map(|manager| Notify::new(&manager.socket));
+    let notify = manager
+        .as_ref()
+        .map(|manager| ServiceNotifier::new(&manager.socket));
     let notify = Arc::new(notify.transpose().map_err(ServeError::Notify)?);
     let local = |socket: &TcpListener| socket.local_addr().ok();
     let tls_sockets = sockets.tls.iter().flat_map(|(_, sockets)| sockets);
@@ -120,7 +122,7 @@ async fn run(config: Config, ready: impl FnOnce(&Addresses)) -> Result<(), Serve
         tls: tls_sockets.filter_map(local).collect(),
         http: sockets.http.as_ref().and_then(|(_, socket)| local(socket)),
     };
-    let commands: &'static Commands = table::commands();
+    let commands: &'static CommandTable = table::commands();
     let port = addresses.tcp.first().map_or(0, SocketAddr::port);
     // From here on it is told that the store is being opened.
     let http = sockets
@@ -163,7 +165,7 @@ async fn run(config: Config, ready: impl FnOnce(&Addresses)) -> Result<(), Serve
 
 /// Tells the manager that clients can come, and from now on that the server lives.
 fn notify_ready(
-    notify: &Arc<Option<Notify>>,
+    notify: &Arc<Option<ServiceNotifier>>,
     watchdog: Option<Duration>,
 ) -> tokio::task::JoinHandle<()> {
     if let Some(notify) = &**notify {
@@ -177,7 +179,7 @@ fn notify_ready(
     })
 }
 
-fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Server, ServeError> {
+fn start(config: Config, commands: &'static CommandTable, port: u16) -> Result<Server, ServeError> {
     let failed = |fault: crate::fault::Fault| {
         let text = fault.text().into_owned();
         ServeError::Store(
@@ -188,11 +190,11 @@ fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Serve
     let store = Store::open(&config);
     let store = Arc::new(store.map_err(failed)?);
     let (file, password) = (config.acl_file.clone(), config.password.as_deref());
-    let users = Users::open(commands, &store, file, password).map_err(failed)?;
+    let users = AclUsers::open(commands, &store, file, password).map_err(failed)?;
     let seed = format!("{} {}", now_ms(), std::process::id());
     let hash = |more: u64| xxhash_rust::xxh3::xxh3_64_with_seed(seed.as_bytes(), more);
     let settings = Settings::new(&config).map_err(failed)?;
-    let calls = Calls::new(table::commands().count());
+    let calls = CommandStats::new(table::commands().count());
     calls.track(settings.tracks_latency());
     Ok(Server {
         settings,
@@ -210,7 +212,7 @@ fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Serve
         counts: Default::default(),
         calls,
         spikes: Default::default(),
-        saves: Saves::new(now_ms() / 1000),
+        saves: SaveState::new(now_ms() / 1000),
         syncer: Syncer::start(Arc::clone(&store)),
         started: Instant::now(),
         run_id: format!("{:016x}{:016x}{:08x}", hash(0), hash(1), hash(2) >> 32),
@@ -317,7 +319,7 @@ fn listen_unix(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-async fn accept_tcp(server: Arc<Server>, commands: &'static Commands, listener: TcpListener) {
+async fn accept_tcp(server: Arc<Server>, commands: &'static CommandTable, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
@@ -331,7 +333,7 @@ async fn accept_tcp(server: Arc<Server>, commands: &'static Commands, listener: 
 
 async fn accept_tls(
     server: Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     listener: TcpListener,
     acceptor: Acceptor,
 ) {
@@ -366,7 +368,7 @@ fn prepare(server: &Server, stream: &TcpStream) {
 
 async fn serve_tcp(
     server: Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     stream: TcpStream,
     address: SocketAddr,
 ) {
@@ -378,7 +380,7 @@ async fn serve_tcp(
 /// Serves a client over a network, unless it cannot stay.
 async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
     server: Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     mut stream: S,
     address: SocketAddr,
     local: Option<SocketAddr>,
@@ -397,7 +399,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
     connection::serve(server, commands, stream, client).await;
 }
 
-async fn accept_unix(server: Arc<Server>, commands: &'static Commands, listener: UnixListener) {
+async fn accept_unix(server: Arc<Server>, commands: &'static CommandTable, listener: UnixListener) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -425,8 +427,8 @@ fn refusal(server: &Server, address: Option<SocketAddr>) -> Option<&'static str>
     if !is_local && server.users.default.rights().is_open() {
         count(&server.counts.refused, 1);
         return Some(
-            "-DENIED this server has no password, so it takes clients of its own machine only. \
-             Start it with --requirepass to take others.\r\n",
+            "-DENIED this server has no password and accepts only local clients; start it with \
+             --requirepass to accept others\r\n",
         );
     }
     None

@@ -1,4 +1,4 @@
-//! Locks of keys, and the gate in front of them.
+//! Locks of keys, and the gate before them.
 //!
 //! # Idea
 //! The server is the only writer of its store. A command locks its keys, so that what it has read
@@ -30,24 +30,24 @@ const STRIPES: usize = 1024;
 
 /// The locks.
 #[derive(Debug)]
-pub(crate) struct Locks {
+pub(crate) struct KeyLocks {
     gate: RwLock<()>,
     stripes: Box<[RwLock<()>]>,
 }
 
-/// Whether others may hold the same lock.
+/// Whether a lock is shared or exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum LockMode {
     /// Readers.
     Shared,
     /// A writer.
     Alone,
 }
 
-/// Locks that are held.
+/// Held locks, released when this is dropped.
 #[derive(Debug)]
 #[must_use = "locks are held as long as this lives"]
-pub(crate) struct Held<'l> {
+pub(crate) struct KeyLockGuard<'l> {
     // In the order in which they are let go.
     _stripes: Stripes<'l>,
     _gate: Gate<'l>,
@@ -76,23 +76,23 @@ enum Stripe<'l> {
     Alone(RwLockWriteGuard<'l, ()>),
 }
 
-impl Default for Locks {
-    fn default() -> Locks {
-        Locks {
+impl Default for KeyLocks {
+    fn default() -> KeyLocks {
+        KeyLocks {
             gate: RwLock::new(()),
             stripes: (0..STRIPES).map(|_| RwLock::new(())).collect(),
         }
     }
 }
 
-impl Locks {
+impl KeyLocks {
     /// Keeps everybody else out.
     ///
     /// # Errors
     /// What `is_hopeless` says while it waits.
-    pub(crate) fn all(&self, is_hopeless: impl FnMut() -> Result<()>) -> Result<Held<'_>> {
+    pub(crate) fn all(&self, is_hopeless: impl FnMut() -> Result<()>) -> Result<KeyLockGuard<'_>> {
         let gate = patient(|time| self.gate.try_write_for(time), is_hopeless)?;
-        Ok(Held {
+        Ok(KeyLockGuard {
             _stripes: Stripes::None,
             _gate: Gate::Alone(gate),
         })
@@ -107,8 +107,8 @@ impl Locks {
     }
 
     /// Keeps nobody out.
-    pub(crate) fn nothing(&self) -> Held<'_> {
-        Held {
+    pub(crate) fn nothing(&self) -> KeyLockGuard<'_> {
+        KeyLockGuard {
             _stripes: Stripes::None,
             _gate: Gate::None,
         }
@@ -117,9 +117,9 @@ impl Locks {
     /// Keeps out only those who keep everybody out.
     ///
     /// # Errors
-    /// As [`Locks::all`].
-    pub(crate) fn none(&self, is_hopeless: impl FnMut() -> Result<()>) -> Result<Held<'_>> {
-        Ok(Held {
+    /// As [`KeyLocks::all`].
+    pub(crate) fn none(&self, is_hopeless: impl FnMut() -> Result<()>) -> Result<KeyLockGuard<'_>> {
+        Ok(KeyLockGuard {
             _stripes: Stripes::None,
             _gate: self.shared(is_hopeless)?,
         })
@@ -129,16 +129,16 @@ impl Locks {
     /// lock.
     ///
     /// # Errors
-    /// As [`Locks::all`].
+    /// As [`KeyLocks::all`].
     pub(crate) fn keys<'k>(
         &self,
-        hold: Hold,
+        hold: LockMode,
         mut keys: impl Iterator<Item = &'k [u8]>,
         is_hopeless: impl FnMut() -> Result<()>,
-    ) -> Result<Held<'_>> {
+    ) -> Result<KeyLockGuard<'_>> {
         let gate = self.shared(is_hopeless)?;
         let Some(first) = keys.next() else {
-            return Ok(Held {
+            return Ok(KeyLockGuard {
                 _stripes: Stripes::None,
                 _gate: gate,
             });
@@ -154,17 +154,17 @@ impl Locks {
                 Stripes::Many(locked.collect())
             }
         };
-        Ok(Held {
+        Ok(KeyLockGuard {
             _stripes: stripes,
             _gate: gate,
         })
     }
 
-    fn stripe(&self, number: usize, hold: Hold) -> Stripe<'_> {
+    fn stripe(&self, number: usize, hold: LockMode) -> Stripe<'_> {
         let lock = &self.stripes[number];
         match hold {
-            Hold::Shared => Stripe::Shared(lock.read()),
-            Hold::Alone => Stripe::Alone(lock.write()),
+            LockMode::Shared => Stripe::Shared(lock.read()),
+            LockMode::Alone => Stripe::Alone(lock.write()),
         }
     }
 }
@@ -197,20 +197,22 @@ mod tests {
 
     #[test]
     fn writers_of_a_key_exclude_each_other() {
-        let locks = Locks::default();
-        let held = locks.keys(Hold::Alone, [&b"a"[..], b"b", b"a"].into_iter(), || Ok(()));
+        let locks = KeyLocks::default();
+        let held = locks.keys(LockMode::Alone, [&b"a"[..], b"b", b"a"].into_iter(), || {
+            Ok(())
+        });
         assert!(locks.stripes[stripe_of(b"a")].try_read().is_none());
         assert!(locks.gate.try_write().is_none());
         assert!(locks.gate.try_read().is_some());
         drop(held);
-        let _shared = locks.keys(Hold::Shared, std::iter::once(&b"a"[..]), || Ok(()));
+        let _shared = locks.keys(LockMode::Shared, std::iter::once(&b"a"[..]), || Ok(()));
         assert!(locks.stripes[stripe_of(b"a")].try_read().is_some());
         assert!(locks.stripes[stripe_of(b"a")].try_write().is_none());
     }
 
     #[test]
     fn the_gate_keeps_everybody_out() {
-        let locks = Locks::default();
+        let locks = KeyLocks::default();
         let held = locks.all(|| Ok(()));
         assert!(locks.gate.try_read().is_none());
         drop(held);

@@ -1,4 +1,4 @@
-//! What is noted of commands that run: the slow ones, and all of them for clients that watch.
+//! Monitoring of commands: the slow log, and the stream for `MONITOR`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::clients::Client;
 const ARGUMENTS_MAX: usize = 32;
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// A command that took long.
+/// A slow command.
 #[derive(Clone, Debug)]
-pub(crate) struct Slow {
+pub(crate) struct SlowlogEntry {
     /// Its number.
     pub(crate) id: u64,
     /// When it ended, in seconds since 1970.
@@ -31,10 +31,10 @@ pub(crate) struct Slow {
     pub(crate) name: String,
 }
 
-/// What is noted.
+/// The slow log, and the clients that monitor commands.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
-    slow: Mutex<VecDeque<Slow>>,
+    slow: Mutex<VecDeque<SlowlogEntry>>,
     next: AtomicU64,
     watchers: Mutex<Vec<Arc<Client>>>,
     count: AtomicUsize,
@@ -96,7 +96,7 @@ impl Monitor {
         // ORDER: Relaxed; a number that differs from others.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut slow = self.slow.lock();
-        slow.push_front(Slow {
+        slow.push_front(SlowlogEntry {
             id,
             at: now().as_secs(),
             micros,
@@ -108,7 +108,7 @@ impl Monitor {
     }
 
     /// The slow commands, the last first, at most `count` of them.
-    pub(crate) fn slow(&self, count: usize) -> Vec<Slow> {
+    pub(crate) fn slow(&self, count: usize) -> Vec<SlowlogEntry> {
         self.slow.lock().iter().take(count).cloned().collect()
     }
 

@@ -1,4 +1,4 @@
-//! What the service manager is told, in systemd's way: datagrams to a socket that it names.
+//! Notifications to the service manager by systemd's protocol: datagrams to a socket that it names.
 //!
 //! `READY=1` once clients can come, `STOPPING=1` when the server ends, and `WATCHDOG=1` as often as
 //! it is wanted, from a task among those that serve clients: when they stand still, it does too.
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// A service manager that wants to be told.
+/// The service manager to notify.
 #[derive(Clone, Debug)]
 pub struct NotifyConfig {
     /// Its socket: a path, or a name that begins with `@`, which is in no directory.
@@ -36,7 +36,7 @@ impl NotifyConfig {
 
 /// The socket of the manager.
 #[derive(Debug)]
-pub(crate) struct Notify {
+pub(crate) struct ServiceNotifier {
     socket: UnixDatagram,
     address: SocketAddr,
 }
@@ -53,19 +53,19 @@ fn unnamed(_: &[u8]) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-impl Notify {
+impl ServiceNotifier {
     /// Of a manager.
     ///
     /// # Errors
     /// When its socket has no such name.
-    pub(crate) fn new(socket: &OsStr) -> io::Result<Notify> {
+    pub(crate) fn new(socket: &OsStr) -> io::Result<ServiceNotifier> {
         let address = match socket.as_bytes().strip_prefix(b"@") {
             Some(name) => unnamed(name)?,
             None => SocketAddr::from_pathname(socket)?,
         };
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        Ok(Notify { socket, address })
+        Ok(ServiceNotifier { socket, address })
     }
 
     /// Tells it something. A manager that does not listen misses it.

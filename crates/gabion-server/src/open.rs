@@ -1,20 +1,24 @@
 //! Opens collections for commands, and saves them.
 
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::Result;
 use crate::store::hash::Hash;
 use crate::store::list::List;
 use crate::store::members::Members;
-use crate::store::meta::{Kind, Saved};
-use crate::store::scored::ScoredSet;
+use crate::store::meta::{KeyType, SaveOutcome};
+use crate::store::scored::SortedSet;
 
 impl Members {
     /// The collection of a key, empty if there is none.
     ///
     /// # Errors
     /// `WRONGTYPE`, and of the store.
-    pub(crate) fn open(execution: &mut Execution<'_>, key: &[u8], kind: Kind) -> Result<Members> {
+    pub(crate) fn open(
+        execution: &mut Execution<'_>,
+        key: &[u8],
+        kind: KeyType,
+    ) -> Result<Members> {
         let found = execution.find(key)?;
         Members::of(execution.space(), found.as_ref(), kind)
     }
@@ -26,7 +30,7 @@ impl Members {
     pub(crate) fn look_up(
         execution: &mut Execution<'_>,
         key: &[u8],
-        kind: Kind,
+        kind: KeyType,
     ) -> Result<Members> {
         let found = execution.look_up(key)?;
         Members::of(execution.space(), found.as_ref(), kind)
@@ -36,7 +40,7 @@ impl Members {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<SaveOutcome> {
         let saved = self.save_to(execution.work, key)?;
         execution.tell_new(saved, key);
         Ok(saved)
@@ -66,37 +70,37 @@ impl List {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<SaveOutcome> {
         let saved = self.save_to(execution.work, key)?;
         execution.tell_new(saved, key);
         Ok(saved)
     }
 }
 
-impl ScoredSet {
+impl SortedSet {
     /// The set of a key, empty if there is none.
     ///
     /// # Errors
     /// `WRONGTYPE`, and of the store.
-    pub(crate) fn open(execution: &mut Execution<'_>, key: &[u8]) -> Result<ScoredSet> {
+    pub(crate) fn open(execution: &mut Execution<'_>, key: &[u8]) -> Result<SortedSet> {
         let found = execution.find(key)?;
-        ScoredSet::of(execution.space(), found.as_ref())
+        SortedSet::of(execution.space(), found.as_ref())
     }
 
     /// The same for a command that reads, which counts as a hit or a miss.
     ///
     /// # Errors
-    /// As [`ScoredSet::open`].
-    pub(crate) fn look_up(execution: &mut Execution<'_>, key: &[u8]) -> Result<ScoredSet> {
+    /// As [`SortedSet::open`].
+    pub(crate) fn look_up(execution: &mut Execution<'_>, key: &[u8]) -> Result<SortedSet> {
         let found = execution.look_up(key)?;
-        ScoredSet::of(execution.space(), found.as_ref())
+        SortedSet::of(execution.space(), found.as_ref())
     }
 
-    /// Writes what has changed: see [`ScoredSet::save_to`].
+    /// Writes what has changed: see [`SortedSet::save_to`].
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<SaveOutcome> {
         let saved = self.save_to(execution.work, key)?;
         execution.tell_new(saved, key);
         Ok(saved)
@@ -130,12 +134,12 @@ impl Hash {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save(self, execution: &mut Execution<'_>, key: &[u8]) -> Result<SaveOutcome> {
         let purged = self.purged();
         let saved = self.save_to(execution.work, key)?;
         execution.tell_new(saved, key);
         if purged > 0 {
-            execution.notify(Events::HASH, "hexpired", key);
+            execution.notify(EventClasses::HASH, "hexpired", key);
         }
         Ok(saved)
     }

@@ -1,20 +1,20 @@
-//! `CLIENT PAUSE`: clients whose commands wait for a moment.
+//! `CLIENT PAUSE`: makes the commands of all clients wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A pause, or none.
 #[derive(Debug)]
-pub(crate) struct Pause {
+pub(crate) struct ClientPause {
     epoch: Instant,
     /// Until when, in milliseconds since the epoch; 0 for none.
     until_ms: AtomicU64,
     is_for_all: AtomicBool,
 }
 
-impl Default for Pause {
-    fn default() -> Pause {
-        Pause {
+impl Default for ClientPause {
+    fn default() -> ClientPause {
+        ClientPause {
             epoch: Instant::now(),
             until_ms: AtomicU64::new(0),
             is_for_all: AtomicBool::new(false),
@@ -23,7 +23,7 @@ impl Default for Pause {
 }
 
 // ORDER: Relaxed throughout; a pause begins and ends soon, and orders nothing.
-impl Pause {
+impl ClientPause {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_pause_becomes_longer_and_wider_only() {
-        let pause = Pause::default();
+        let pause = ClientPause::default();
         assert_eq!(pause.left(), None);
         pause.begin(Duration::from_secs(1000), false);
         assert!(!pause.is_for_all());

@@ -1,4 +1,4 @@
-//! Channels, and who listens to them.
+//! Channels, patterns, and their subscribers.
 //!
 //! A message is encoded once for each protocol, and put into the outbox of each listener. Channels
 //! of shards are a space of their own, since a server without a cluster is one shard.
@@ -12,11 +12,11 @@ use parking_lot::RwLock;
 
 use crate::clients::Client;
 use crate::glob;
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
-/// Which names somebody listens to.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
+pub(crate) enum SubscriptionKind {
     /// Of one channel.
     Channel,
     /// Of all channels that match a pattern.
@@ -27,7 +27,7 @@ pub(crate) enum Topic {
 
 type Listeners = BTreeMap<u64, Arc<Client>>;
 
-/// The listeners of all names.
+/// The subscribers of all channels and patterns.
 #[derive(Debug, Default)]
 pub(crate) struct PubSub {
     channels: RwLock<HashMap<Vec<u8>, Listeners>>,
@@ -47,9 +47,9 @@ impl Message<'_> {
         let is_resp3 = client.is_resp3.load(Ordering::Relaxed);
         let parts = self.parts;
         let bytes = self.encoded[usize::from(is_resp3)].get_or_insert_with(|| {
-            let mut reply = Reply {
+            let mut reply = ReplyBuffer {
                 is_resp3,
-                ..Reply::default()
+                ..ReplyBuffer::default()
             };
             reply.push(parts.len());
             for part in parts {
@@ -62,23 +62,23 @@ impl Message<'_> {
 }
 
 impl PubSub {
-    fn of(&self, topic: Topic) -> &RwLock<HashMap<Vec<u8>, Listeners>> {
+    fn of(&self, topic: SubscriptionKind) -> &RwLock<HashMap<Vec<u8>, Listeners>> {
         match topic {
-            Topic::Channel => &self.channels,
-            Topic::Pattern => &self.patterns,
-            Topic::Shard => &self.shards,
+            SubscriptionKind::Channel => &self.channels,
+            SubscriptionKind::Pattern => &self.patterns,
+            SubscriptionKind::Shard => &self.shards,
         }
     }
 
     /// A client begins to listen.
-    pub(crate) fn add(&self, topic: Topic, name: &[u8], client: &Arc<Client>) {
+    pub(crate) fn add(&self, topic: SubscriptionKind, name: &[u8], client: &Arc<Client>) {
         let mut names = self.of(topic).write();
         let listeners = names.entry(name.to_vec()).or_default();
         listeners.insert(client.id, Arc::clone(client));
     }
 
     /// A client no longer listens.
-    pub(crate) fn remove(&self, topic: Topic, name: &[u8], client: u64) {
+    pub(crate) fn remove(&self, topic: SubscriptionKind, name: &[u8], client: u64) {
         let mut names = self.of(topic).write();
         if let Some(listeners) = names.get_mut(name) {
             listeners.remove(&client);
@@ -113,15 +113,22 @@ impl PubSub {
     }
 
     /// Names that somebody listens to, and that match a pattern.
-    pub(crate) fn names(&self, topic: Topic, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
+    pub(crate) fn names(&self, topic: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let fits = |name: &&Vec<u8>| pattern.is_none_or(|pattern| glob::matches(pattern, name));
         self.of(topic).read().keys().filter(fits).cloned().collect()
     }
 
     /// Those who listen to a name that does not fit.
-    pub(crate) fn listeners(&self, fits: impl Fn(Topic, &[u8]) -> bool) -> Vec<Arc<Client>> {
+    pub(crate) fn listeners(
+        &self,
+        fits: impl Fn(SubscriptionKind, &[u8]) -> bool,
+    ) -> Vec<Arc<Client>> {
         let mut found = Vec::new();
-        for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+        for topic in [
+            SubscriptionKind::Channel,
+            SubscriptionKind::Pattern,
+            SubscriptionKind::Shard,
+        ] {
             let names = self.of(topic).read();
             let unfit = names.iter().filter(|(name, _)| !fits(topic, name));
             found.extend(unfit.flat_map(|(_, listeners)| listeners.values().cloned()));
@@ -130,12 +137,12 @@ impl PubSub {
     }
 
     /// How many listen to a name.
-    pub(crate) fn count(&self, topic: Topic, name: &[u8]) -> usize {
+    pub(crate) fn count(&self, topic: SubscriptionKind, name: &[u8]) -> usize {
         self.of(topic).read().get(name).map_or(0, BTreeMap::len)
     }
 
     /// How many names of a kind somebody listens to.
-    pub(crate) fn count_names(&self, topic: Topic) -> usize {
+    pub(crate) fn count_names(&self, topic: SubscriptionKind) -> usize {
         self.of(topic).read().len()
     }
 }

@@ -1,4 +1,4 @@
-//! Random numbers for choices that nobody must guess from, but nobody is harmed who does.
+//! Random numbers for harmless choices; not for secrets.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! What `SAVE` and `BGSAVE` did.
+//! The state of `SAVE` and `BGSAVE`.
 //!
 //! The data is in the store at all times, so a save writes no file: it syncs, after which all that
 //! was acknowledged before it began survives a power loss. One runs at a time. `LASTSAVE` is when
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clients::now_ms;
 use crate::fault::Result;
-use crate::server::{Counts, Server, counted};
+use crate::server::{Server, ServerStats, counted};
 
 /// Saves of a server.
 #[derive(Debug)]
-pub(crate) struct Saves {
+pub(crate) struct SaveState {
     last: AtomicU64,
     changes: AtomicU64,
     is_running: AtomicBool,
@@ -22,12 +22,12 @@ pub(crate) struct Saves {
 
 /// The one save that may run.
 #[derive(Debug)]
-pub(crate) struct Save(());
+pub(crate) struct SaveGuard(());
 
-impl Saves {
+impl SaveState {
     /// Of a server that starts at this second since 1970, with nothing unsaved.
-    pub(crate) fn new(now: u64) -> Saves {
-        Saves {
+    pub(crate) fn new(now: u64) -> SaveState {
+        SaveState {
             last: AtomicU64::new(now),
             changes: AtomicU64::new(0),
             is_running: AtomicBool::new(false),
@@ -37,10 +37,10 @@ impl Saves {
     }
 
     /// The right to save, unless somebody has it.
-    pub(crate) fn begin(&self) -> Option<Save> {
+    pub(crate) fn begin(&self) -> Option<SaveGuard> {
         // ORDER: AcqRel; with the Release at the end of `run`.
         let was_running = self.is_running.swap(true, Ordering::AcqRel);
-        (!was_running).then_some(Save(()))
+        (!was_running).then_some(SaveGuard(()))
     }
 
     /// Wants another save behind the one that runs. Who then cannot begin leaves it to that one.
@@ -61,7 +61,7 @@ impl Saves {
     }
 
     /// Changes since then.
-    pub(crate) fn changes_since(&self, counts: &Counts) -> u64 {
+    pub(crate) fn changes_since(&self, counts: &ServerStats) -> u64 {
         counted(&counts.changes).saturating_sub(counted(&self.changes))
     }
 
@@ -78,7 +78,7 @@ impl Saves {
     }
 }
 
-impl Save {
+impl SaveGuard {
     /// Syncs the store.
     ///
     /// # Errors

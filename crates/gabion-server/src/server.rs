@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! State that all connections of a server share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,29 +7,29 @@ use std::time::Instant;
 use gabion::Durability;
 use tokio::sync::Notify;
 
-use crate::acl::Users;
-use crate::blocking::Blocking;
-use crate::calls::Calls;
+use crate::acl::AclUsers;
+use crate::blocking::BlockedClients;
+use crate::calls::CommandStats;
 use crate::clients::Clients;
-use crate::config::{Config, Fsync, Settings};
-use crate::cursors::Cursors;
-use crate::events::Events;
-use crate::locks::Locks;
+use crate::config::{AppendFsync, Config, Settings};
+use crate::cursors::ScanCursors;
+use crate::events::EventClasses;
+use crate::latency_monitor::LatencyMonitor;
+use crate::locks::KeyLocks;
 use crate::monitor::Monitor;
-use crate::pause::Pause;
+use crate::pause::ClientPause;
 use crate::pubsub::PubSub;
 use crate::resp::reply::{DIGITS_MAX, decimal};
-use crate::saves::Saves;
+use crate::saves::SaveState;
 use crate::script::Scripts;
-use crate::spikes::Spikes;
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::tracking::Tracking;
-use crate::watch::Watch;
+use crate::watch::WatchTable;
 
 /// Counts since the start, or since `CONFIG RESETSTAT`.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ServerStats {
     /// Commands that ran.
     pub(crate) commands: AtomicU64,
     /// Errors that were answered.
@@ -50,7 +50,7 @@ pub(crate) struct Counts {
     pub(crate) changes: AtomicU64,
 }
 
-impl Counts {
+impl ServerStats {
     /// Begins anew.
     pub(crate) fn reset(&self) {
         for count in [
@@ -91,13 +91,13 @@ pub(crate) struct Server {
     /// The data.
     pub(crate) store: Arc<Store>,
     /// Who may touch which key.
-    pub(crate) locks: Locks,
+    pub(crate) locks: KeyLocks,
     /// Keys that are watched.
-    pub(crate) watch: Watch,
+    pub(crate) watch: WatchTable,
     /// Who is told of which keys.
     pub(crate) tracking: Tracking,
     /// Who waits for which key.
-    pub(crate) blocking: Blocking,
+    pub(crate) blocking: BlockedClients,
     /// Who listens to what.
     pub(crate) pubsub: PubSub,
     /// Scripts and functions.
@@ -105,21 +105,21 @@ pub(crate) struct Server {
     /// What is noted of commands.
     pub(crate) monitor: Monitor,
     /// Until when clients wait.
-    pub(crate) pause: Pause,
+    pub(crate) pause: ClientPause,
     /// Who may do what.
-    pub(crate) users: Users,
+    pub(crate) users: AclUsers,
     /// Who is connected.
     pub(crate) clients: Clients,
     /// Places of scans.
-    pub(crate) cursors: Cursors,
+    pub(crate) cursors: ScanCursors,
     /// What happened.
-    pub(crate) counts: Counts,
+    pub(crate) counts: ServerStats,
     /// Calls of commands, and errors by their kinds.
-    pub(crate) calls: Calls,
+    pub(crate) calls: CommandStats,
     /// What took long, for `LATENCY`.
-    pub(crate) spikes: Spikes,
+    pub(crate) spikes: LatencyMonitor,
     /// What `SAVE` and `BGSAVE` did.
-    pub(crate) saves: Saves,
+    pub(crate) saves: SaveState,
     /// Syncs for `appendfsync always`.
     pub(crate) syncer: Syncer,
     /// When it was started.
@@ -165,8 +165,8 @@ impl Server {
     /// first and synced for all together.
     pub(crate) fn durability(&self) -> Durability {
         match self.settings.fsync() {
-            Fsync::EverySecond => Durability::Interval(std::time::Duration::from_secs(1)),
-            Fsync::Always | Fsync::No => Durability::Buffered,
+            AppendFsync::EverySecond => Durability::Interval(std::time::Duration::from_secs(1)),
+            AppendFsync::Always | AppendFsync::No => Durability::Buffered,
         }
     }
 
@@ -179,18 +179,24 @@ impl Server {
     }
 
     /// Publishes that something happened to a key, if anybody may want to know.
-    pub(crate) fn publish_event(&self, class: Events, event: &str, database: usize, key: &[u8]) {
+    pub(crate) fn publish_event(
+        &self,
+        class: EventClasses,
+        event: &str,
+        database: usize,
+        key: &[u8],
+    ) {
         let events = self.settings.events();
         if !events.has(class) {
             return;
         }
         let mut digits = [0; DIGITS_MAX];
         let database = decimal(i64::try_from(database).unwrap_or_default(), &mut digits);
-        if events.has(Events::KEYSPACE) {
+        if events.has(EventClasses::KEYSPACE) {
             let channel = [b"__keyspace@", database, b"__:", key].concat();
             self.pubsub.publish(&channel, event.as_bytes());
         }
-        if events.has(Events::KEYEVENT) {
+        if events.has(EventClasses::KEYEVENT) {
             let channel = [b"__keyevent@", database, b"__:", event.as_bytes()].concat();
             self.pubsub.publish(&channel, key);
         }

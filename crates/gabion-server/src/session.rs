@@ -1,4 +1,4 @@
-//! What a connection remembers between its commands.
+//! State of a connection between its commands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::time::Instant;
 
 use crate::acl::User;
 use crate::args::OwnedArgs;
-use crate::blocking::Wait;
-use crate::calls::Calling;
-use crate::clients::{Client, Engaged};
-use crate::watch::Watched;
+use crate::blocking::BlockedCommand;
+use crate::calls::PendingCalls;
+use crate::clients::{Client, ClientActivity};
+use crate::watch::WatchedKey;
 
-/// A transaction that has begun.
+/// A transaction between `MULTI` and `EXEC`.
 #[derive(Debug, Default)]
-pub(crate) struct Multi {
+pub(crate) struct MultiState {
     /// Its commands so far, each with its name.
     pub(crate) queue: Vec<OwnedArgs>,
     /// Whether one of them was refused, so that `EXEC` refuses all.
     pub(crate) is_broken: bool,
 }
 
-/// Which replies a client wants.
+/// The replies that a client wants: `CLIENT REPLY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wants {
+pub(crate) enum ReplyMode {
     /// All.
     #[default]
     All,
@@ -49,9 +49,9 @@ pub(crate) struct Session {
     /// Whether it tracks keys: then [`Client::follows`] says how.
     pub(crate) tracks: bool,
     /// Its transaction.
-    pub(crate) multi: Option<Multi>,
+    pub(crate) multi: Option<MultiState>,
     /// Keys that it watches.
-    pub(crate) watched: Vec<Watched>,
+    pub(crate) watched: Vec<WatchedKey>,
     /// Channels that it listens to.
     pub(crate) channels: BTreeSet<Vec<u8>>,
     /// Patterns of channels.
@@ -59,9 +59,9 @@ pub(crate) struct Session {
     /// Channels of shards.
     pub(crate) shard_channels: BTreeSet<Vec<u8>>,
     /// Which replies it wants.
-    pub(crate) wants: Wants,
+    pub(crate) wants: ReplyMode,
     /// What its command waits for.
-    pub(crate) wait: Option<Wait>,
+    pub(crate) wait: Option<BlockedCommand>,
     /// Whether its command has waited, and is run anew by who has changed a key.
     pub(crate) is_retry: bool,
     /// Whether such a command has found nothing again.
@@ -69,7 +69,7 @@ pub(crate) struct Session {
     /// When its last command ended, or its turn began.
     pub(crate) began: Instant,
     /// Calls that are not added up yet.
-    pub(crate) calling: Calling,
+    pub(crate) calling: PendingCalls,
     /// Whether it ends after the reply.
     pub(crate) is_closing: bool,
 }
@@ -89,12 +89,12 @@ impl Session {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             shard_channels: BTreeSet::new(),
-            wants: Wants::All,
+            wants: ReplyMode::All,
             wait: None,
             is_retry: false,
             still_waits: false,
             began: Instant::now(),
-            calling: Calling::default(),
+            calling: PendingCalls::default(),
             is_closing: false,
         }
     }
@@ -125,7 +125,7 @@ impl Session {
 
     /// Shows others what has changed of subscriptions and transaction.
     pub(crate) fn show(&self) {
-        *self.client.engaged.lock() = Engaged {
+        *self.client.engaged.lock() = ClientActivity {
             channels: self.channels.len(),
             patterns: self.patterns.len(),
             shard_channels: self.shard_channels.len(),

@@ -1,4 +1,4 @@
-//! Syncs for `appendfsync always`: one for all connections that wait.
+//! Syncs for `appendfsync always`: one sync serves all waiting connections.
 //!
 //! A command commits to the log, which is no sync, and its connection goes on with its pipeline.
 //! Before the replies are sent the connection waits here. One thread syncs: a sync that begins

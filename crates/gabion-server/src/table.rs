@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::command::{Command, Commands};
+use crate::command::{Command, CommandTable};
 use crate::commands::{
     acl, bitfield, bits, client, cluster, config, connection, debug, dump, expiry, functions, geo,
     hash, hash_expiry, hyperloglog, info, introspection, keys, latency, lcs, list, list_moves,
@@ -56,10 +56,10 @@ const FAMILIES: &[&[Command]] = &[
     zset_sets::COMMANDS,
 ];
 
-static COMMANDS: LazyLock<Commands> = LazyLock::new(|| Commands::new(FAMILIES));
+static COMMANDS: LazyLock<CommandTable> = LazyLock::new(|| CommandTable::new(FAMILIES));
 
 /// All commands.
-pub(crate) fn commands() -> &'static Commands {
+pub(crate) fn commands() -> &'static CommandTable {
     &COMMANDS
 }
 
@@ -97,7 +97,7 @@ pub fn command_names() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Keys, READONLY, WRITE};
+    use crate::command::{KeySpec, READONLY, WRITE};
 
     #[test]
     fn entries_are_complete_and_no_name_is_taken_twice() {
@@ -111,7 +111,7 @@ mod tests {
             assert!(command.arity != 0, "{}", command.name);
             assert!(command.summary.ends_with('.'), "{}", command.name);
             assert_eq!(command.name, command.name.to_ascii_lowercase());
-            let has_keys = matches!(command.keys, Keys::Range(..));
+            let has_keys = matches!(command.keys, KeySpec::Range(..));
             assert!(
                 !has_keys || command.has(READONLY | WRITE),
                 "{}",

@@ -56,7 +56,7 @@ impl std::str::FromStr for AuthClients {
     fn from_str(text: &str) -> Result<AuthClients, String> {
         let all = [AuthClients::No, AuthClients::Yes, AuthClients::Optional];
         let found = all.into_iter().find(|one| one.word() == text);
-        found.ok_or_else(|| format!("{text:?} is none of yes, no and optional"))
+        found.ok_or_else(|| format!("{text:?} is not one of yes, no and optional"))
     }
 }
 
@@ -90,12 +90,12 @@ pub enum TlsError {
     },
     /// Certificates of clients are wanted, and no authority is named.
     #[error(
-        "TLS wants certificates of clients, and no authority is named: give --tls-ca-cert-file, \
-         or --tls-auth-clients no"
+        "TLS asks clients for certificates, and no certificate authority is named; use \
+         --tls-ca-cert-file, or --tls-auth-clients no"
     )]
     NoAuthority,
     /// The certificate and its key do not fit, or the like.
-    #[error("cannot speak TLS with these files: {0}")]
+    #[error("cannot use these files for TLS: {0}")]
     Files(String),
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
         .collect();
     let found = found.map_err(|error| failed(error.to_string()))?;
     match found.is_empty() {
-        true => Err(failed("it has no certificate".to_owned())),
+        true => Err(failed("the file has no certificate".to_owned())),
         false => Ok(found),
     }
 }

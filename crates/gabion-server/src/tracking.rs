@@ -1,4 +1,4 @@
-//! Tells clients that keep copies of values when those are old: `CLIENT TRACKING`.
+//! Client-side caching: `CLIENT TRACKING` sends invalidations for changed keys.
 //!
 //! # Idea
 //! A *follower* is a client that tracks keys. For one that tracks what it reads, each key is put
@@ -24,14 +24,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::clients::{Client, Clients};
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
 /// The channel by which clients of RESP2 are told.
 const CHANNEL: &str = "__redis__:invalidate";
 
-/// Which keys a follower that tracks what it reads is told of.
+/// Which of the keys that a client reads are tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum TrackingMode {
     /// All that it reads.
     #[default]
     All,
@@ -41,13 +41,13 @@ pub(crate) enum Choice {
     Out,
 }
 
-/// How a client tracks.
+/// The tracking settings of a client.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Follows {
+pub(crate) struct ClientTracking {
     /// Whether it is told of all keys with its prefixes, whatever it reads.
     pub(crate) broadcasts: bool,
     /// Which keys it is told of.
-    pub(crate) choice: Choice,
+    pub(crate) choice: TrackingMode,
     /// Whether its next command is the one that `CLIENT CACHING` is about.
     pub(crate) is_marked: bool,
     /// Whether it is not told of its own changes.
@@ -60,21 +60,21 @@ pub(crate) struct Follows {
     pub(crate) prefixes: BTreeSet<Vec<u8>>,
 }
 
-impl Follows {
+impl ClientTracking {
     /// Whether what is read now is put into the table.
     pub(crate) fn remembers(&self) -> bool {
         !self.broadcasts
             && match self.choice {
-                Choice::All => true,
-                Choice::In => self.is_marked,
-                Choice::Out => !self.is_marked,
+                TrackingMode::All => true,
+                TrackingMode::In => self.is_marked,
+                TrackingMode::Out => !self.is_marked,
             }
     }
 }
 
 /// The client that is told in the place of one: its number, 0 if that is itself, -1 if it does not
 /// track.
-pub(crate) fn redirect_of(follows: Option<&Follows>) -> i64 {
+pub(crate) fn redirect_of(follows: Option<&ClientTracking>) -> i64 {
     match follows {
         None => -1,
         Some(follows) => i64::try_from(follows.redirect.unwrap_or(0)).unwrap_or(i64::MAX),
@@ -98,16 +98,16 @@ struct State {
     prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
 }
 
-/// All followers, and what they follow.
+/// All tracking clients, and the keys that they track.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     count: AtomicUsize,
     state: Mutex<State>,
 }
 
-/// How much is tracked.
+/// Sizes of the tracking tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct TrackingSizes {
     /// Clients.
     pub(crate) followers: usize,
     /// Keys in the table.
@@ -126,7 +126,7 @@ impl Tracking {
     }
 
     /// A client tracks from now on, or tracks in another way. Behind the gate.
-    pub(crate) fn join(&self, client: &Arc<Client>, follows: Follows) {
+    pub(crate) fn join(&self, client: &Arc<Client>, follows: ClientTracking) {
         let mut state = self.state.lock();
         for prefix in &follows.prefixes {
             let followers = state.prefixes.entry(prefix.clone()).or_default();
@@ -228,10 +228,10 @@ impl Tracking {
         }
     }
 
-    /// How much is tracked. Takes time by the keys.
-    pub(crate) fn sizes(&self) -> Sizes {
+    /// Sizes of the tracking tables. Takes time by the keys.
+    pub(crate) fn sizes(&self) -> TrackingSizes {
         let state = self.state.lock();
-        Sizes {
+        TrackingSizes {
             followers: state.followers.len(),
             keys: state.keys.len(),
             items: state.keys.values().map(|known| known.followers.len()).sum(),
@@ -279,7 +279,7 @@ fn tell(clients: &Clients, client: &Arc<Client>, keys: Option<&[&[u8]]>, by: Opt
     if follows.skips_own && by == Some(client.id) {
         return;
     }
-    let mut reply = Reply::default();
+    let mut reply = ReplyBuffer::default();
     let Some(redirect) = follows.redirect else {
         if client.speaks_resp3() {
             reply.is_resp3 = true;
@@ -320,7 +320,7 @@ fn tell(clients: &Clients, client: &Arc<Client>, keys: Option<&[&[u8]]>, by: Opt
     }
 }
 
-fn write_keys(reply: &mut Reply, keys: Option<&[&[u8]]>) {
+fn write_keys(reply: &mut ReplyBuffer, keys: Option<&[&[u8]]>) {
     match keys {
         None => reply.null(),
         Some(keys) => {

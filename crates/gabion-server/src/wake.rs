@@ -4,23 +4,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::acl::{self, Context};
-use crate::blocking::{State, Waiter};
-use crate::command::{Commands, Group};
+use crate::acl::{self, AclContext};
+use crate::blocking::{BlockedClient, BlockedState};
+use crate::command::{CommandGroup, CommandTable};
 use crate::dispatch::{find, nanos, note_slow, perform};
 use crate::execution::Execution;
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 use crate::server::Server;
 use crate::session::Session;
 use crate::store::work::Work;
-use crate::watch::SpaceKey;
+use crate::watch::StoredKey;
 
 /// Serves whoever waits for keys that have changed, and then whoever waits for what that changes.
 pub(crate) fn wake(
     server: &Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     work: &mut Work,
-    touched: Vec<SpaceKey>,
+    touched: Vec<StoredKey>,
 ) {
     let mut ready = VecDeque::from(touched);
     while let Some((space, key)) = ready.pop_front() {
@@ -28,7 +28,7 @@ pub(crate) fn wake(
             continue;
         };
         // Where one of a family finds nothing, the next one of it need not look.
-        let mut in_vain: Vec<Group> = Vec::new();
+        let mut in_vain: Vec<CommandGroup> = Vec::new();
         for waiter in server.blocking.waiting(database, &key) {
             let Ok(command) = find(commands, waiter.args.borrow()) else {
                 continue;
@@ -38,7 +38,7 @@ pub(crate) fn wake(
             }
             match serve(server, commands, work, &waiter) {
                 Some(touched) => ready.extend(touched),
-                None if matches!(command.group, Group::List | Group::SortedSet) => {
+                None if matches!(command.group, CommandGroup::List | CommandGroup::SortedSet) => {
                     in_vain.push(command.group);
                 }
                 None => {}
@@ -51,21 +51,21 @@ pub(crate) fn wake(
 /// waiting.
 fn serve(
     server: &Arc<Server>,
-    commands: &'static Commands,
+    commands: &'static CommandTable,
     work: &mut Work,
-    waiter: &Arc<Waiter>,
-) -> Option<Vec<SpaceKey>> {
+    waiter: &Arc<BlockedClient>,
+) -> Option<Vec<StoredKey>> {
     let mut state = waiter.state.lock();
-    if !matches!(*state, State::Waiting) {
+    if !matches!(*state, BlockedState::Waiting) {
         return Some(Vec::new());
     }
     let args = waiter.args.borrow();
     let mut session = Session::new(Arc::clone(&waiter.client), true);
     session.database = waiter.database;
     session.is_retry = true;
-    let mut reply = Reply {
+    let mut reply = ReplyBuffer {
         is_resp3: waiter.is_resp3,
-        ..Reply::default()
+        ..ReplyBuffer::default()
     };
     let began = Instant::now();
     let command = find(commands, args);
@@ -75,7 +75,7 @@ fn serve(
             commands,
             &session,
             (command, args),
-            Context::TopLevel,
+            AclContext::TopLevel,
         )?;
         perform(Execution {
             server,
@@ -105,7 +105,7 @@ fn serve(
         reply.error(&fault.text());
         Vec::new()
     });
-    *state = State::Served(reply.out);
+    *state = BlockedState::Served(reply.out);
     drop(state);
     server.blocking.leave(waiter);
     waiter.served.notify_one();

@@ -14,7 +14,8 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use gabion::{
-    Action, Change, DEFAULT_KEYSPACE, Db, Error, Keyspace, Operation, Options, Position, WriteBatch,
+    Change, ChangeAction, DEFAULT_KEYSPACE, Db, Error, Keyspace, Operation, Options, Position,
+    WriteBatch,
 };
 
 /// Pairs of a batch while all of the store is copied.
@@ -32,7 +33,7 @@ impl Replica {
         let copy = Db::open(copy)?;
         Ok(Replica {
             source: Options::default().follower(true).open(source)?,
-            notes: copy.hidden_keyspace("replica")?,
+            notes: copy.reserved_keyspace("replica")?,
             copy,
         })
     }
@@ -100,7 +101,7 @@ impl Replica {
     }
 
     fn add(&self, batch: &mut WriteBatch, name: &str, operation: &Operation) -> gabion::Result<()> {
-        if operation.action == Action::KeyspaceDropped {
+        if operation.action == ChangeAction::KeyspaceDropped {
             return match self.copy.drop_keyspace(name) {
                 Err(Error::NoSuchKeyspace { .. }) => Ok(()),
                 dropped => dropped,
@@ -108,14 +109,16 @@ impl Replica {
         }
         let to = self.copy.keyspace(name)?;
         match &operation.action {
-            Action::Put { key, value, .. } => batch.put(&to, key, value),
-            Action::Delete { key } => batch.delete(&to, key),
-            Action::DeleteRange { from, to: end } => {
+            ChangeAction::Put { key, value, .. } => batch.put(&to, key, value),
+            ChangeAction::Delete { key } => batch.delete(&to, key),
+            ChangeAction::DeleteRange { from, to: end } => {
                 let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
                 batch.delete_range::<&[u8]>(&to, (Bound::Included(&**from), end))
             }
-            Action::Merge { key, .. } => self.look_up(batch, (name, &to), key, key),
-            Action::Ingested { first, last, .. } => self.look_up(batch, (name, &to), first, last),
+            ChangeAction::Merge { key, .. } => self.look_up(batch, (name, &to), key, key),
+            ChangeAction::Ingested { first, last, .. } => {
+                self.look_up(batch, (name, &to), first, last)
+            }
             _ => Ok(()),
         }
     }

@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     println!("alice's session ends: {}", expires.is_some());
 
     // A trusted device stays.
-    sessions.persist_key("token of alice")?;
+    sessions.remove_expiry("token of alice")?;
     let expires = sessions.expires_at("token of alice")?;
     println!("it ends still: {}", expires.is_some());
     db.close()

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use gabion::{Action, Consumer, Db, Keyspace, WriteBatch, key};
+use gabion::{ChangeAction, Consumer, Db, Keyspace, WriteBatch, key};
 
 const TEXTS: &str = "texts";
 
@@ -42,9 +42,9 @@ impl WordIndex {
                     continue;
                 }
                 match &operation.action {
-                    Action::Put { key, value, .. } => self.index(key, value)?,
-                    Action::Delete { key } => self.index(key, b"")?,
-                    Action::DeleteRange { from, to } => {
+                    ChangeAction::Put { key, value, .. } => self.index(key, value)?,
+                    ChangeAction::Delete { key } => self.index(key, b"")?,
+                    ChangeAction::DeleteRange { from, to } => {
                         let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
                         for pair in self.indexed.range::<&[u8]>((Bound::Included(&**from), end)) {
                             self.index(&pair?.0, b"")?;

@@ -182,8 +182,8 @@ impl BlockCache {
 
     /// Counts an open table of so many bytes, for which blocks may have to go, until the result is
     /// dropped.
-    pub(crate) fn hold_table(&self, bytes: u64) -> Option<TableMemory> {
-        let held = self.memory.as_ref()?.hold_table(bytes);
+    pub(crate) fn charge_table(&self, bytes: u64) -> Option<TableMemory> {
+        let held = self.memory.as_ref()?.charge_table(bytes);
         self.yield_room();
         Some(held)
     }
@@ -556,9 +556,9 @@ mod tests {
         };
         fill();
         assert_eq!(check(&cache), 800);
-        let held = cache.hold_table(700 * BLOCK_COST);
+        let held = cache.charge_table(700 * BLOCK_COST);
         assert_eq!(check(&cache), 300);
-        let all = cache.hold_table(400 * BLOCK_COST);
+        let all = cache.charge_table(400 * BLOCK_COST);
         assert_eq!((check(&cache), cache.stats().bytes), (0, 0));
         fill();
         assert_eq!(check(&cache), 0);

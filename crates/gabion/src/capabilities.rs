@@ -58,7 +58,7 @@ impl Engine {
             false => Err(Error::InvalidOption {
                 option: "engine",
                 why: format!(
-                    "this program was built without the engine {self}: build it with the feature \
+                    "this program was built without the engine {self}; build it with the feature \
                      \"pm\" of gabion"
                 ),
             }),
@@ -128,7 +128,7 @@ impl FromStr for Engine {
             .find(|engine| engine.name() == text)
             .ok_or_else(|| {
                 format!(
-                    "there is no engine {text:?}; choose from: {}",
+                    "{text:?} is not an engine; choose from: {}",
                     names.join(", ")
                 )
             })

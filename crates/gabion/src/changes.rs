@@ -1,8 +1,8 @@
-//! The changes of a store, as those meet them who follow it.
+//! The change stream of a store, as users read it.
 //!
-//! The engine's `feed` finds what was committed; here it becomes what users handle. Names of
-//! keyspaces are looked up when their changes are met, and remembered: a number is never that of
-//! another keyspace.
+//! The engine's `feed` finds committed changes; this module turns them into public types. It looks
+//! up the name of a keyspace when it meets a change to it, and remembers the name: keyspace numbers
+//! are never reused.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::store_handle::StoreHandle;
 use crate::types::Kind;
 use crate::{Db, Result, Slice, Snapshot};
 
-/// How changes are read.
+/// Options for reading changes.
 ///
 /// ```
 /// use gabion::ChangesOptions;
@@ -29,8 +29,8 @@ use crate::{Db, Result, Slice, Snapshot};
 #[non_exhaustive]
 #[derive(Clone, Debug, Default)]
 pub struct ChangesOptions {
-    /// Hand out only what survives the loss of power. Else what a power loss undoes may have been
-    /// handed out before. Default: false.
+    /// Return only changes that survive a power loss. Otherwise a reader may get changes that a
+    /// later power loss undoes. Default: false.
     pub durable_only: bool,
 }
 
@@ -43,14 +43,14 @@ impl ChangesOptions {
     }
 }
 
-/// What was committed together: a single write, a batch or a transaction; or what became of a
-/// keyspace.
+/// What was committed together: a single write, a batch or a transaction; or the creation, drop or
+/// ingest of a keyspace.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The position behind it, from which the next ones are read.
+    /// The position after this change; read on from it.
     pub position: Position,
-    /// What it did, in its order.
+    /// Its operations, in their order.
     pub operations: Vec<Operation>,
 }
 
@@ -58,58 +58,58 @@ pub struct Change {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The number of the keyspace, which no other one of the store has had or will have.
+    /// The number of the keyspace; the store never reuses it.
     pub keyspace: u32,
-    /// Its name; `None` if it was dropped before the reader came to know it.
+    /// The keyspace's name; `None` if it was dropped before the reader learned it.
     pub name: Option<Arc<str>>,
-    /// What was done to it.
-    pub action: Action,
+    /// The operation itself.
+    pub action: ChangeAction,
 }
 
 /// What an operation does.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// The key has a value. So it is with an update, and with a merge whose result was known.
+pub enum ChangeAction {
+    /// A value was put. Updates appear as this, and merges whose result was known.
     Put {
         /// The key.
         key: Slice,
         /// The value.
         value: Slice,
-        /// When it expires, if it does.
+        /// When it expires; `None` if it does not.
         expires: Option<SystemTime>,
     },
-    /// The key has no value.
+    /// The key was deleted.
     Delete {
         /// The key.
         key: Slice,
     },
-    /// The keys of a range have no values.
+    /// A range of keys was deleted.
     DeleteRange {
         /// The first key of the range.
         from: Slice,
-        /// The first key above it; `None` for the end of all keys.
+        /// The first key after the range; `None` if the range has no upper end.
         to: Option<Slice>,
     },
-    /// Operands were merged into the key, whose value the store did not look up. The value is what
-    /// the keyspace's operator makes of the base and all of them: a later merge of a key repeats
-    /// what it covers of earlier ones.
+    /// Operands were merged into the key, and the store did not read the old value. The new value
+    /// is what the keyspace's operator makes of `base` and all `operands`. Where a merge covers
+    /// earlier merges of the key, it repeats their operands.
     Merge {
         /// The key.
         key: Slice,
-        /// What they are merged into.
+        /// The base that the operands are merged into.
         base: MergeBase,
         /// The operands, oldest first.
         operands: Vec<Slice>,
     },
-    /// The keyspace was made.
-    KeyspaceMade,
+    /// The keyspace was created.
+    KeyspaceCreated,
     /// The keyspace was dropped with all that it held.
     KeyspaceDropped,
-    /// Sorted pairs were [ingested](crate::Keyspace::ingest), which the log has not: read them from
-    /// the keyspace.
+    /// Sorted pairs were [ingested](crate::Keyspace::ingest). The log does not have them: read them
+    /// from the keyspace.
     Ingested {
-        /// How many.
+        /// Number of pairs.
         pairs: u64,
         /// The smallest key.
         first: Slice,
@@ -118,23 +118,23 @@ pub enum Action {
     },
 }
 
-/// What operands are merged into.
+/// The base of a merge.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeBase {
-    /// What the key had before the write of this [number](Position::number).
+    /// The value that the key had before the write of this [number](Position::number).
     Before(u64),
     /// No value.
     Nothing,
-    /// A value, and when it expires.
+    /// A value, and the time at which it expires.
     Value(Slice, Option<SystemTime>),
 }
 
-/// Reads the changes of a store from a position on, in the order in which they took effect, each
+/// Reads the changes of a store after a position, in the order in which they took effect, each
 /// once. Keeps the store open.
 ///
-/// As an iterator it ends where nothing is left for now, and goes on when there is more. It reads
-/// the files of the log, and writers neither wait for it nor do anything for it.
+/// As an iterator it returns `None` when it has read all changes so far, and continues when there
+/// are more. It reads the log's files, so it costs writers nothing.
 pub struct Changes {
     store: Arc<StoreHandle>,
     feed: ChangeFeed,
@@ -163,13 +163,13 @@ impl Changes {
         })
     }
 
-    /// The position behind the last change that was read.
+    /// The position after the last change that was read.
     pub fn position(&self) -> Position {
         self.feed.position()
     }
 
-    /// The next change, which is waited for up to `time`; `None` if there is none by then. Who
-    /// waits looks for it at most 5 ms after it was made.
+    /// Returns the next change, waiting for it up to `time`; `None` if there is none by then. A
+    /// waiting call sees a change at most 5 ms after it was committed.
     ///
     /// # Errors
     /// As [`Db::changes`].
@@ -196,14 +196,14 @@ impl Changes {
 impl Iterator for Changes {
     type Item = Result<Change>;
 
-    /// The next change that is there; an error is told again by the next call, unless its cause is
-    /// gone.
+    /// The next change, if there is one. After an error, the next call returns it again unless its
+    /// cause is gone.
     fn next(&mut self) -> Option<Result<Change>> {
         self.try_next().transpose()
     }
 }
 
-/// What a record says.
+/// The operations of a log record.
 fn operations(
     engine: &EngineHandle,
     names: &mut HashMap<u32, Arc<str>>,
@@ -225,7 +225,7 @@ fn operations(
                 Ok(Operation {
                     keyspace: operation.keyspace,
                     name: name_of(names, operation.keyspace),
-                    action: Action::of(&operation)?,
+                    action: ChangeAction::of(&operation)?,
                 })
             })
             .collect(),
@@ -234,9 +234,9 @@ fn operations(
                 names.insert(keyspace, name.into());
             }
             let action = match event {
-                KeyspaceEvent::Made { .. } => Action::KeyspaceMade,
-                KeyspaceEvent::Dropped { .. } => Action::KeyspaceDropped,
-                KeyspaceEvent::Ingested { pairs, first, last } => Action::Ingested {
+                KeyspaceEvent::Made { .. } => ChangeAction::KeyspaceCreated,
+                KeyspaceEvent::Dropped { .. } => ChangeAction::KeyspaceDropped,
+                KeyspaceEvent::Ingested { pairs, first, last } => ChangeAction::Ingested {
                     pairs,
                     first: Slice::new(first),
                     last: Slice::new(last),
@@ -252,9 +252,9 @@ fn operations(
     }
 }
 
-impl Action {
-    /// What an operation of the log does.
-    fn of(operation: &LogOp<'_>) -> Result<Action, MalformedPayload> {
+impl ChangeAction {
+    /// The action of an operation in the log.
+    fn of(operation: &LogOp<'_>) -> Result<ChangeAction, MalformedPayload> {
         let LogOp {
             seq,
             kind,
@@ -264,26 +264,26 @@ impl Action {
         } = *operation;
         let key = Slice::new(key);
         Ok(match kind {
-            Kind::Put | Kind::PutExpiring => Action::Put {
+            Kind::Put | Kind::PutExpiring => ChangeAction::Put {
                 key,
                 value: Slice::new(value_of(kind, stored)),
                 expires: expires(kind, stored).map(time_of),
             },
-            Kind::Delete => Action::Delete { key },
-            Kind::DeleteRange => Action::DeleteRange {
+            Kind::Delete => ChangeAction::Delete { key },
+            Kind::DeleteRange => ChangeAction::DeleteRange {
                 from: key,
                 to: (!stored.is_empty()).then(|| Slice::new(stored)),
             },
             Kind::Merge => {
                 let operands = Operands::decode(stored)?;
-                Action::Merge {
+                ChangeAction::Merge {
                     key,
                     base: MergeBase::of(&operands, seq),
                     operands: operands.iter().map(Slice::new).collect(),
                 }
             }
             Kind::Operand => {
-                let what = "a record has an operand as no log has it";
+                let what = "the operand of a record does not decode";
                 return Err(MalformedPayload { at: 0, what });
             }
         })
@@ -304,8 +304,8 @@ impl MergeBase {
 }
 
 impl Position {
-    /// This position, but not before what a snapshot has, which was taken after it: so who has read
-    /// the snapshot reads on here, and finds each change once.
+    /// The later one of this position and that of `snapshot`, which was taken after this position.
+    /// A program that has copied the snapshot reads on here and finds each later change once.
     #[must_use]
     pub fn after(self, snapshot: &Snapshot) -> Position {
         Position {
@@ -315,10 +315,10 @@ impl Position {
     }
 }
 
-/// Someone who follows the changes of a store under a name: the store remembers up to where, and
-/// keeps the changes from there on.
+/// A named reader of a store's changes. The store records the position that the consumer has
+/// acknowledged, and keeps the changes after it.
 ///
-/// Cloning is cheap. Handles of one name, also of other threads, are of the same consumer.
+/// Cloning is cheap. All handles with one name stand for the same consumer, also in other threads.
 #[derive(Clone)]
 pub struct Consumer {
     store: Arc<StoreHandle>,
@@ -339,8 +339,8 @@ impl Consumer {
         &self.name
     }
 
-    /// The position up to which it has acknowledged changes: at first where the store was when the
-    /// consumer was made.
+    /// The position that it has acknowledged; at first the store's position when the consumer was
+    /// created.
     ///
     /// # Errors
     /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer) if it was dropped;
@@ -349,7 +349,7 @@ impl Consumer {
         self.store.engine.consumer_position(&self.name)
     }
 
-    /// The changes from its position on.
+    /// The changes after its position.
     ///
     /// # Errors
     /// As [`Consumer::position`], and those of [`Db::changes`].
@@ -365,46 +365,47 @@ impl Consumer {
         Changes::new(&self.store, self.position()?, options)
     }
 
-    /// Takes note that it needs no change before a position any more. One that it has passed
-    /// changes nothing.
+    /// Acknowledges all changes before `position`: the store need not keep them for this consumer
+    /// any longer. A position before the acknowledged one changes nothing.
     ///
-    /// Durable when it returns, and so is everything in front of the position: a consumer never has
-    /// acknowledged what a power loss undoes. It costs a sync of a small file, and one of the log
-    /// where it is not durable so far; so acknowledge after many changes, not after each.
+    /// The acknowledgement is durable when this returns, and so are all changes before the
+    /// position: a consumer never acknowledges what a power loss can undo. This costs a sync of a
+    /// small file, and of the log if it is not durable up to there; so acknowledge after many
+    /// changes, not after each.
     ///
     /// # Errors
     /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer) if it was dropped;
-    /// [`Error::ChangesGone`](crate::Error::ChangesGone) for a position that the store has not come
-    /// to; those of writes.
+    /// [`Error::ChangesGone`](crate::Error::ChangesGone) for a position that the store has not
+    /// reached; those of writes.
     pub fn acknowledge(&self, position: Position) -> Result<()> {
         self.store.engine.acknowledge(&self.name, position)
     }
 }
 
-/// What a consumer is now: [`Db::consumers`].
+/// The state of a consumer, from [`Db::consumers`].
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerInfo {
     /// Its name.
     pub name: String,
-    /// The position up to which it has acknowledged changes.
+    /// The position that it has acknowledged.
     pub position: Position,
-    /// Bytes of the log behind that position.
+    /// Bytes of the log after that position.
     pub bytes: u64,
-    /// Whether it was too slow, so that nothing is kept for it any more.
-    pub is_cut_off: bool,
+    /// Whether it fell too far behind, so that the store no longer keeps the log for it.
+    pub is_invalidated: bool,
 }
 
 impl Db {
-    /// The changes behind a position, in the order in which they took effect: each write, batch and
-    /// transaction once and as a whole, and what became of keyspaces.
+    /// The changes after a position, in the order in which they took effect: each write, batch and
+    /// transaction once and as a whole, and creations and drops of keyspaces.
     ///
-    /// The log has them as long as it is needed for other things; who must find all of them is a
-    /// [consumer](Db::consumer). Reading costs writers nothing.
+    /// The log has them as long as it is needed for something else; to be sure to find all of them,
+    /// use a [consumer](Db::consumer). Reading costs writers nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// use gabion::{Action, Db};
+    /// use gabion::{ChangeAction, Db};
     ///
     /// let db = Db::open(dir.path())?;
     /// let before = db.position()?;
@@ -413,7 +414,7 @@ impl Db {
     /// let change = changes.next().expect("a change")?;
     /// let operation = &change.operations[0];
     /// assert_eq!(operation.name.as_deref(), Some("default"));
-    /// assert!(matches!(&operation.action, Action::Put { key, .. } if **key == *b"basket"));
+    /// assert!(matches!(&operation.action, ChangeAction::Put { key, .. } if **key == *b"basket"));
     /// assert!(changes.next().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -421,8 +422,8 @@ impl Db {
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without
     /// [changes](crate::Capabilities::changes). Of the items:
-    /// [`Error::ChangesGone`](crate::Error::ChangesGone) if the log has not what follows the
-    /// position; [`Error::ChangesUnlogged`](crate::Error::ChangesUnlogged);
+    /// [`Error::ChangesGone`](crate::Error::ChangesGone) if the log does not have all changes after
+    /// the position; [`Error::ChangesUnlogged`](crate::Error::ChangesUnlogged);
     /// [`Error::Corruption`](crate::Error::Corruption); [`Error::Media`](crate::Error::Media);
     /// [`Error::Closed`](crate::Error::Closed).
     pub fn changes(&self, since: Position) -> Result<Changes> {
@@ -437,8 +438,8 @@ impl Db {
         Changes::new(self.store(), since, options)
     }
 
-    /// Where the store is now: behind all changes that readers see. Waits for the write that is
-    /// under way.
+    /// The store's current position: after all changes that readers see. Waits for a write in
+    /// progress.
     ///
     /// # Errors
     /// As [`Db::changes`]; those of a log that has failed.
@@ -446,7 +447,7 @@ impl Db {
         self.handle().position()
     }
 
-    /// The position behind which all changes are there.
+    /// The oldest position after which the log has all changes.
     ///
     /// # Errors
     /// As [`Db::changes`].
@@ -454,9 +455,10 @@ impl Db {
         self.handle().oldest_position()
     }
 
-    /// The consumer of that name, made durably where the store is now if there is none. It lasts
-    /// until it is dropped, over openings of the store. The changes from its position on are kept,
-    /// up to [`Options::changes_bytes_max`](crate::Options::changes_bytes_max).
+    /// The consumer named `name`; creates it durably, at the store's current position, if there is
+    /// none. It exists until it is dropped, also after the store is opened again. The store keeps
+    /// the changes after the consumer's position, up to
+    /// [`Options::changes_bytes_max`](crate::Options::changes_bytes_max).
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) of engines without
@@ -481,12 +483,12 @@ impl Db {
             name: state.name,
             position: state.position,
             bytes: state.bytes,
-            is_cut_off: state.is_cut_off,
+            is_invalidated: state.is_invalidated,
         };
         Ok(states.into_iter().map(info).collect())
     }
 
-    /// Forgets a consumer, durably, and lets go of what was kept for it alone.
+    /// Drops a consumer, durably, and frees the log that was kept for it alone.
     ///
     /// # Errors
     /// [`Error::NoSuchConsumer`](crate::Error::NoSuchConsumer);

@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// the others have the lock meanwhile (I2), and the loop costs no processor.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 
-/// Where a store gets the time from. Clones are the same clock.
+/// The source of time of a store. Clones share one clock.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -58,12 +58,12 @@ impl Clock {
         self.by_hand().0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Sets [`Clock::unix_time`] of a clock that was made by [`Clock::manual`] forward or back by
-    /// so many seconds, as setting the system's time does; [`Clock::now`] does not change.
+    /// Moves [`Clock::unix_time`] of a clock made by [`Clock::manual`] forward or back by
+    /// `seconds`, as setting the system's time does; [`Clock::now`] does not change.
     ///
     /// # Panics
     /// When the clock is the system's.
-    pub fn set_by(&self, seconds: i64) {
+    pub fn shift_unix_time(&self, seconds: i64) {
         // ORDER: Relaxed; a time orders nothing.
         self.by_hand().1.fetch_add(seconds, Ordering::Relaxed);
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(clock.now(), Duration::from_secs(3600));
         assert_eq!(clock.unix_time(), Duration::from_secs(3600));
         for (set_by, unix_time) in [(-600, 3000), (-9000, 0), (10_000, 4000)] {
-            same.set_by(set_by);
+            same.shift_unix_time(set_by);
             assert_eq!(clock.now(), Duration::from_secs(3600));
             assert_eq!(clock.unix_time(), Duration::from_secs(unix_time));
         }

@@ -1,4 +1,5 @@
-//! Compaction filters: what a program drops or changes when the store rewrites it anyway.
+//! Compaction filters: user code that removes or changes values while the store rewrites them
+//! anyway.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,34 +9,33 @@ use crate::expiry::{value_of, value_start};
 use crate::limits::check_limits;
 use crate::types::Kind;
 
-/// Looks at values while compactions rewrite them, and says what becomes of them: for what
-/// [expiry](crate::Keyspace::put_expiring) cannot say.
+/// Decides, while compactions rewrite values, whether to keep, remove or replace them. Use it where
+/// [expiry](crate::Keyspace::put_expiring) is not enough.
 ///
-/// A filter sees the newest version of a key among what is compacted, if no snapshot, iterator or
-/// transaction was open that could see it when the compaction began; one that begins meanwhile may
-/// see the value first, and then what the filter made of it. A newer version, or
-/// [operands](crate::Keyspace::merge) that are merged into this one, may lie above it. When a
-/// filter is called is not told: a value that is never rewritten is never seen, and
+/// A filter sees the newest version of a key among the compacted ones, unless a snapshot, iterator
+/// or transaction that could see it was open when the compaction began. One that begins during the
+/// compaction may see first the value, and then the filter's result. A newer version, or
+/// [operands](crate::Keyspace::merge) to be merged into this one, may exist elsewhere. The store
+/// does not promise when it calls a filter: a filter never sees a value that is never rewritten;
 /// [`Keyspace::compact`](crate::Keyspace::compact) rewrites all. [`Engine::Flex`](crate::Engine)
-/// keeps pairs in place and rewrites none of its own accord: its filters are asked by that call
-/// alone, and only if nobody reads an earlier moment when it begins. What a filter removes is gone
-/// for who reads from then on, without a write: no sequence number tells of it, so it makes no
-/// conflict for a transaction.
+/// keeps pairs in place: it calls filters only in that call, and only if no reader of an earlier
+/// moment is open when it begins. Later readers do not see a removed value, but there is no write:
+/// the removal has no sequence number and conflicts with no transaction.
 ///
-/// The store does not record the filter: give it in the options of the keyspace at each open. A
-/// filter must not use the store. If it panics, the value stays.
+/// The store does not record the filter: set it in the keyspace's options at each open. A filter
+/// must not use the store. If it panics, the value stays.
 ///
 /// ```
-/// use gabion::{CompactionFilter, Db, Filtered, KeyspaceOptions};
+/// use gabion::{CompactionFilter, Db, FilterDecision, KeyspaceOptions};
 ///
-/// /// Removes records of versions that are gone.
+/// /// Removes records of old versions.
 /// struct Since(u8);
 ///
 /// impl CompactionFilter for Since {
-///     fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
+///     fn filter(&self, _key: &[u8], value: &[u8]) -> FilterDecision {
 ///         match value.first() {
-///             Some(version) if *version < self.0 => Filtered::Remove,
-///             _ => Filtered::Keep,
+///             Some(version) if *version < self.0 => FilterDecision::Remove,
+///             _ => FilterDecision::Keep,
 ///         }
 ///     }
 /// }
@@ -51,36 +51,36 @@ use crate::types::Kind;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CompactionFilter: Send + Sync + 'static {
-    /// Decides about the value of a key. Keep it short: compactions wait for it.
-    fn filter(&self, key: &[u8], value: &[u8]) -> Filtered;
+    /// Decides about the value of a key. Compactions wait for this call, so keep it short.
+    fn filter(&self, key: &[u8], value: &[u8]) -> FilterDecision;
 }
 
-/// What to do with a value.
+/// A filter's decision about a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filtered {
-    /// It stays.
+pub enum FilterDecision {
+    /// Keep it.
     Keep,
     /// Remove it.
     Remove,
-    /// Replace it by this value, which keeps the expiry. If it is too long for a value, the old one
-    /// stays.
+    /// Replace it by this value; the expiry stays the same. If the new value exceeds the limit, the
+    /// old one stays.
     Replace(Vec<u8>),
 }
 
-/// The filter of a keyspace. All are equal: which one there is makes no difference to what a store
-/// keeps of the options.
+/// The filter of a keyspace, shared. All compare equal, as the store does not record the filter
+/// with the options.
 #[derive(Clone)]
-pub struct FilterOfKeyspace(Arc<dyn CompactionFilter>);
+pub struct SharedCompactionFilter(Arc<dyn CompactionFilter>);
 
-impl<F: CompactionFilter> From<F> for FilterOfKeyspace {
-    fn from(filter: F) -> FilterOfKeyspace {
-        FilterOfKeyspace(Arc::new(filter))
+impl<F: CompactionFilter> From<F> for SharedCompactionFilter {
+    fn from(filter: F) -> SharedCompactionFilter {
+        SharedCompactionFilter(Arc::new(filter))
     }
 }
 
-impl FilterOfKeyspace {
-    /// What becomes of a record, as a kind and what is stored; nothing if it stays as it is, also
-    /// because it is no value, or because the filter panics or makes it too long.
+impl SharedCompactionFilter {
+    /// The new kind and stored bytes of a record; `None` if it stays as it is: the filter keeps it,
+    /// panics or makes it too long, or the record is not a value.
     pub(crate) fn filter(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Option<(Kind, Vec<u8>)> {
         if !matches!(kind, Kind::Put | Kind::PutExpiring) {
             return None;
@@ -88,9 +88,9 @@ impl FilterOfKeyspace {
         // Nothing of the store's is changed while a filter runs.
         let ask = || self.0.filter(key, value_of(kind, stored));
         match catch_unwind(AssertUnwindSafe(ask)).ok()? {
-            Filtered::Keep => None,
-            Filtered::Remove => Some((Kind::Delete, Vec::new())),
-            Filtered::Replace(value) => {
+            FilterDecision::Keep => None,
+            FilterDecision::Remove => Some((Kind::Delete, Vec::new())),
+            FilterDecision::Replace(value) => {
                 check_limits(key, &value).ok()?;
                 let moment = stored.get(..value_start(kind)).unwrap_or_default();
                 Some((kind, [moment, &value].concat()))
@@ -99,16 +99,16 @@ impl FilterOfKeyspace {
     }
 }
 
-impl PartialEq for FilterOfKeyspace {
-    fn eq(&self, _other: &FilterOfKeyspace) -> bool {
+impl PartialEq for SharedCompactionFilter {
+    fn eq(&self, _other: &SharedCompactionFilter) -> bool {
         true
     }
 }
 
-impl Eq for FilterOfKeyspace {}
+impl Eq for SharedCompactionFilter {}
 
-impl fmt::Debug for FilterOfKeyspace {
+impl fmt::Debug for SharedCompactionFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FilterOfKeyspace")
+        f.write_str("SharedCompactionFilter")
     }
 }

@@ -140,12 +140,12 @@ impl Db {
         })
     }
 
-    /// Reads what another process has written since, if this is a
-    /// [follower](crate::Options::follower); returns whether there was anything. Readers,
-    /// snapshots and iterators go on meanwhile: all writes up to one become visible at once.
+    /// Makes a [follower](crate::Options::follower) see what the writer has written since; returns
+    /// whether there was anything new. Readers, snapshots and iterators continue meanwhile: all new
+    /// writes up to some point become visible at once.
     ///
-    /// O(what was written since and is in no table yet), and a few system calls where that is
-    /// nothing. A store that follows nobody has nothing to catch up with.
+    /// The cost is linear in the new writes that are not in tables yet, or a few system calls if
+    /// there are none. In a store that is not a follower, does nothing and returns false.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -161,9 +161,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corruption`]; [`Error::Media`]; [`Error::NotAStore`] when another store took the
-    /// place of this one; [`Error::Closed`]. What was visible stays so, and the next call tries
-    /// again.
+    /// [`Error::Corruption`]; [`Error::Media`]; [`Error::NotAStore`] when another store has taken
+    /// the place of this one; [`Error::Closed`]. Readers keep what they saw, and the next call
+    /// tries again.
     pub fn catch_up(&self) -> Result<bool> {
         self.handle().catch_up()
     }
@@ -227,7 +227,7 @@ impl Db {
     /// use gabion::{Error, WriteBatch};
     ///
     /// let db = gabion::Db::open(dir.path())?;
-    /// let notes = db.hidden_keyspace("copied")?;
+    /// let notes = db.reserved_keyspace("copied")?;
     /// let mut batch = WriteBatch::new();
     /// batch.put(db.default_keyspace(), "stone", "granite")?;
     /// batch.put(&notes, "up to", "stone")?;
@@ -239,7 +239,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::keyspace`]; the name may have seven bytes less.
-    pub fn hidden_keyspace(&self, name: &str) -> Result<Keyspace> {
+    pub fn reserved_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.made_keyspace(&format!("{RESERVED}{name}"), None)
     }
 
@@ -310,7 +310,7 @@ impl Db {
         if name == DEFAULT_KEYSPACE {
             return Err(Error::Unsupported {
                 engine: self.engine().name(),
-                operation: "drops of the default keyspace; delete its keys instead",
+                operation: "dropping the default keyspace; delete the keys instead",
             });
         }
         match self.handle().drop_keyspace(name)? {
@@ -326,7 +326,7 @@ impl Db {
         }
     }
 
-    /// The names of all keyspaces but [hidden](Db::hidden_keyspace) ones, in the order in which
+    /// The names of all keyspaces but [reserved](Db::reserved_keyspace) ones, in the order in which
     /// they were made.
     pub fn keyspace_names(&self) -> Vec<String> {
         let mut names = self.handle().keyspace_names();
@@ -444,7 +444,7 @@ impl Db {
         };
         assert!(
             store == self.store().id,
-            "the batch's keyspaces belong to another store"
+            "the batch has keyspaces of another store"
         );
         let write = Write::Batch(&batch.operations);
         self.handle().write(write, batch.user_bytes, durability)

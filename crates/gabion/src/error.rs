@@ -21,8 +21,8 @@ pub enum Error {
 
     /// Bytes read from a medium fail their checks.
     #[error(
-        "{file}, offset {offset}: {what}. The bytes on the medium are not those that were written; \
-         restore the file from a copy, or run `gabion check` to see what is affected",
+        "{file} is damaged at offset {offset}: {what}; restore the file from a copy, or run \
+         `gabion check` to see what is affected",
         file = file.display()
     )]
     Corruption {
@@ -30,7 +30,7 @@ pub enum Error {
         file: PathBuf,
         /// Offset in bytes of the damaged part.
         offset: u64,
-        /// What does not hold.
+        /// What is wrong with it.
         what: String,
     },
 
@@ -39,42 +39,42 @@ pub enum Error {
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// What is missing or foreign.
+        /// What is missing, or does not belong there.
         why: String,
     },
 
     /// The file was written by a newer version of Gabion.
     #[error(
-        "{file} has format version {found}, this program reads up to version {supported}: \
-         open it with a newer Gabion",
+        "{file} has format version {found}, and this program reads versions up to {supported}; \
+         open it with a newer version of Gabion",
         file = file.display()
     )]
     NewerFormat {
         /// The file.
         file: PathBuf,
-        /// The version that it states.
+        /// The version in the file.
         found: u32,
-        /// The newest version that this program knows.
+        /// The newest version that this program reads.
         supported: u32,
     },
 
     /// The file has features that this program does not know.
     #[error(
-        "{file} has features that this program does not know (bits {features:#x}): open it with a \
-         newer Gabion",
+        "{file} has features that this program does not know (bits {features:#x}); open it with a \
+         newer version of Gabion",
         file = file.display()
     )]
     UnknownFeatures {
         /// The file.
         file: PathBuf,
-        /// Their bits.
+        /// The bits of these features.
         features: u32,
     },
 
     /// The file needs a part of Gabion that this program was built without.
     #[error(
-        "{file} was written with {feature}, which this program was built without: build it with \
-         the feature {feature:?} of gabion",
+        "{file} was written with {feature}, and this program was built without it; build the \
+         program with the feature {feature:?} of gabion",
         file = file.display()
     )]
     MissingFeature {
@@ -84,11 +84,11 @@ pub enum Error {
         feature: &'static str,
     },
 
-    /// A write failed earlier, so the store takes no more writes. Reads go on, unless it was a
-    /// batch of a mapped engine that is there in part.
+    /// A write failed earlier, so the store takes no more writes. Reads continue, unless a batch of
+    /// a mapped engine was written in part.
     #[error(
-        "the store is read-only since an earlier failure: {cause}. Nothing acknowledged is lost; \
-         mend the cause and open the store again"
+        "the store is read-only after an earlier failure: {cause}; no acknowledged write is lost: \
+         fix the cause and open the store again"
     )]
     ReadOnly {
         /// The first failure.
@@ -97,15 +97,14 @@ pub enum Error {
 
     /// The store was opened read-only.
     #[error(
-        "the store was opened for reading only, and this changes it: open it without \
-         Options::read_only"
+        "the store was opened read-only and cannot be changed; open it without Options::read_only"
     )]
     OpenedReadOnly,
 
     /// An argument is longer than the engine's limit.
-    #[error("the {what} has {size} bytes, the limit is {limit}")]
+    #[error("the {what} has {size} bytes; the limit is {limit}")]
     Limit {
-        /// Which argument.
+        /// The argument.
         what: &'static str,
         /// Its size in bytes.
         size: u64,
@@ -115,11 +114,11 @@ pub enum Error {
 
     /// The pairs of an ingest do not ascend.
     #[error(
-        "pair {position} of the ingest has the key \"{key}\", which is not above the one before: \
-         its keys must ascend strictly. Nothing of it was written to the store"
+        "pair {position} of the ingest has the key \"{key}\", which is not above the key before \
+         it; nothing was written to the store: sort the pairs by key, each key once"
     )]
     OutOfOrder {
-        /// Which pair, counted from 1.
+        /// The pair's number, from 1.
         position: u64,
         /// The first bytes of its key, escaped.
         key: String,
@@ -134,8 +133,8 @@ pub enum Error {
         why: String,
     },
 
-    /// A keyspace of that name does not exist and was not to be created.
-    #[error("the store has no keyspace named {name:?}; it has: {existing}")]
+    /// There is no keyspace of that name, and the call does not create one.
+    #[error("the store has no keyspace named {name:?}; choose from: {existing}")]
     NoSuchKeyspace {
         /// The name asked for.
         name: String,
@@ -143,29 +142,29 @@ pub enum Error {
         existing: String,
     },
 
-    /// A keyspace of users cannot have the name.
+    /// A user's keyspace cannot have the name.
     #[error(
-        "the name {name:?} is reserved: names that begin with \"gabion.\" are for what tools note \
-         down about a store; choose another"
+        "the name {name:?} is reserved, as all names that begin with \"gabion.\" are; choose \
+         another name"
     )]
     ReservedName {
         /// The name asked for.
         name: String,
     },
 
-    /// The keyspace was dropped by [`crate::Db::drop_keyspace`], also if there is another one of
-    /// its name by now. Nothing was written, of a batch neither to other keyspaces.
+    /// The keyspace was dropped by [`crate::Db::drop_keyspace`], whether or not there is a new one
+    /// of the same name. Nothing was written, not even to the other keyspaces of a batch.
     #[error(
-        "the keyspace was dropped from the store; get a handle to another one by Db::keyspace or \
+        "the keyspace was dropped from the store; get a handle to another one with Db::keyspace or \
          Db::existing_keyspace"
     )]
     KeyspaceDropped,
 
-    /// Somebody else wrote something that the transaction had read, before its commit. The
+    /// Before the commit, another write changed something that the transaction had read. The
     /// transaction wrote nothing. [`crate::Db::transact`] runs it again.
     #[error(
-        "the transaction conflicts with a write to the key \"{key}\" of the keyspace {keyspace:?}, \
-         which it had read before; nothing of it was written: run it again",
+        "the transaction conflicts with a later write to the key \"{key}\" of the keyspace \
+         {keyspace:?}, which it had read; nothing was written: run the transaction again",
         key = key.escape_ascii()
     )]
     Conflict {
@@ -179,22 +178,22 @@ pub enum Error {
     /// store has ended it. It wrote nothing.
     #[error(
         "the transaction was open for longer than the store allows (transaction_age_max); nothing \
-         of it was written: run it again"
+         was written: run the transaction again"
     )]
     TransactionTooOld,
 
-    /// The savepoint is of another transaction, or of a part of this one that was rolled back.
+    /// The savepoint belongs to another transaction, or to a part of this one that was rolled back.
     #[error(
-        "the savepoint is not one of the transaction's: it is of another one, or was set after \
-         one that was rolled back to"
+        "the savepoint is not valid here: it belongs to another transaction, or to a part of this \
+         one that was rolled back; set a new one"
     )]
     NoSuchSavepoint,
 
     /// The operator of a keyspace has no result for a key. The key is unreadable until it is put or
     /// deleted, or until the program supplies an operator that succeeds.
     #[error(
-        "the merge operator {operator:?} failed for the key \"{key}\" of the store: {why}. Nothing \
-         that was merged is lost; put or delete the key, or mend the operator",
+        "the merge operator {operator:?} failed for the key \"{key}\" of the store: {why}; no \
+         merged operand is lost: put or delete the key, or fix the operator",
         key = key.escape_ascii()
     )]
     MergeFailed {
@@ -202,22 +201,25 @@ pub enum Error {
         operator: String,
         /// The key.
         key: Vec<u8>,
-        /// What the operator says.
+        /// The operator's reason.
         why: String,
     },
 
     /// The operator of the keyspace refuses the operand. Nothing was written.
-    #[error("the merge operator {operator:?} of the store takes no such operand: {why}")]
+    #[error(
+        "the merge operator {operator:?} of the store refused the operand: {why}; nothing was \
+         written"
+    )]
     OperandRefused {
         /// The operator's name.
         operator: String,
-        /// What the operator says.
+        /// The operator's reason.
         why: String,
     },
 
-    /// A merge into a keyspace that has no operator.
+    /// The keyspace of a merge has no operator.
     #[error(
-        "the keyspace {keyspace:?} of the store has no merge operator: give it one by \
+        "the keyspace {keyspace:?} of the store has no merge operator; set one with \
          KeyspaceOptions::merge"
     )]
     NoMergeOperator {
@@ -225,39 +227,41 @@ pub enum Error {
         keyspace: String,
     },
 
-    /// A keyspace has an operator, and was opened without it or with another one.
+    /// The keyspace was opened without its merge operator, or with another one.
     #[error(
         "the keyspace {keyspace:?} of the store has the merge operator {kept}, and the program \
-         gave {given}: operands mean something else to another one. Open it with KeyspaceOptions \
-         that name the one it has"
+         gave {given}; open the keyspace with KeyspaceOptions that name the operator it has"
     )]
     OtherMergeOperator {
         /// The keyspace's name.
         keyspace: String,
-        /// The name of the operator that it has, or that it has none.
+        /// The name of the operator that it has, or `none`.
         kept: String,
-        /// The name of the one that the program gave, or that it gave none.
+        /// The name of the operator that the program gave, or `none`.
         given: String,
     },
 
     /// The keyspace belongs to another store than the transaction.
-    #[error("the keyspace {keyspace:?} belongs to another store than the transaction")]
+    #[error(
+        "the keyspace {keyspace:?} belongs to another store than the transaction; use a keyspace \
+         of the transaction's store"
+    )]
     ForeignKeyspace {
         /// The keyspace's name.
         keyspace: String,
     },
 
-    /// The directory holds no repository of backups.
-    #[error("{path} is no repository of backups: {why}", path = path.display())]
+    /// The directory is not a backup repository.
+    #[error("{path} is not a backup repository: {why}", path = path.display())]
     NotARepository {
         /// The directory.
         path: PathBuf,
-        /// What is missing or foreign.
+        /// What is missing, or does not belong there.
         why: String,
     },
 
-    /// A repository has no backup of that number.
-    #[error("the repository has no backup {id}; it has: {existing}")]
+    /// The repository has no backup of that number.
+    #[error("the repository has no backup {id}; choose from: {existing}")]
     NoSuchBackup {
         /// The number asked for.
         id: u64,
@@ -265,10 +269,10 @@ pub enum Error {
         existing: String,
     },
 
-    /// A backup cannot be restored, as a part of it is missing or damaged.
+    /// A backup cannot be restored because a part of it is missing or damaged.
     #[error(
-        "{file}: {what}, so backup {id} cannot be restored. Restore another one: \
-         `gabion backup verify` tells which are whole",
+        "backup {id} cannot be restored because of {file}: {what}; restore a backup that `gabion \
+         backup verify` reports as whole",
         file = file.display()
     )]
     BackupDamaged {
@@ -281,25 +285,25 @@ pub enum Error {
     },
 
     /// The listener of a backup, a restore or a verification cancelled it.
-    #[error("it was cancelled before its end")]
+    #[error("the operation was cancelled before it finished")]
     Cancelled,
 
-    /// The log has the changes behind a position no more, or has never had that position: what
-    /// it was read from is gone after a loss of power, or it is of another store.
+    /// The log no longer has all changes after the position, or never had the position: it was lost
+    /// in a power failure, or belongs to another store.
     #[error(
-        "the changes from that position on are not in the log any more; the oldest that are there \
-         follow the position {oldest}: read the store anew, and its changes from where it is then"
+        "the log does not have all changes after that position, only those after {oldest}; read \
+         the whole store again, and then the changes from the store's current position"
     )]
     ChangesGone {
-        /// Where the changes begin that are there.
+        /// The position after which the log has all changes.
         oldest: Position,
     },
 
-    /// The store has changed in a way that its log does not tell: a keyspace was dropped, or pairs
-    /// were ingested, and the process ended or had no room before the log knew.
+    /// The store changed without a record in the log: a keyspace was dropped or pairs were
+    /// ingested, and the process ended or found no space before it could log this.
     #[error(
-        "the changes with the numbers {first} to {last} are in no log, as keyspaces were dropped \
-         or pairs ingested without room to tell it: read the store anew, or go on from the \
+        "the log lacks the changes {first} to {last}: a keyspace was dropped or pairs were \
+         ingested, and this was not logged; read the whole store again, or continue from the \
          position {behind}"
     )]
     ChangesUnlogged {
@@ -307,12 +311,12 @@ pub enum Error {
         first: u64,
         /// The last number that is missing.
         last: u64,
-        /// The position behind them.
+        /// The position after them.
         behind: Position,
     },
 
-    /// There is no consumer of that name, or not any more.
-    #[error("the store has no consumer named {name:?}; Db::consumer makes one")]
+    /// There is no consumer of that name; it may have been dropped.
+    #[error("the store has no consumer named {name:?}; create one with Db::consumer")]
     NoSuchConsumer {
         /// The name asked for.
         name: String,
@@ -327,33 +331,36 @@ pub enum Error {
         operation: &'static str,
     },
 
-    /// A thread of the store could not be started, so that this was not opened; or it has panicked,
-    /// which is a bug, and ends writing.
+    /// A thread of the store could not be started, so the store was not opened; or it has panicked,
+    /// which is a bug and makes the store read-only.
     #[error("the thread {name} of the store {what}")]
     Thread {
         /// Name of the thread.
         name: String,
-        /// What became of it, and the remedy if there is one.
+        /// What happened to it, and the remedy if there is one.
         what: String,
     },
 
-    /// A thread has panicked while it performed a group of writes, which ends writing: a bug, or a
-    /// listener to the store's reports that panics. The writes are not acknowledged, though an
-    /// opening may find them.
-    #[error("a thread panicked in the middle of a group of writes, and said: {what}")]
-    Panicked {
-        /// What the panic said.
-        what: String,
-    },
-
-    /// The store was opened by a process that this one was forked of, and stays with that one: it
-    /// is neither read nor written here, and nothing of it has changed.
+    /// A thread panicked while it performed a group of writes, because of a bug or of a panicking
+    /// listener to the store's reports. The store takes no more writes. The writes of the group are
+    /// not acknowledged, but may be there after the next open.
     #[error(
-        "the store was opened by process {owner}, of which this process is a fork, and stays with \
-         that one: open it after the fork, in one process"
+        "a thread panicked during a group of writes: {what}; the writes are not acknowledged: open \
+         the store again"
+    )]
+    Panicked {
+        /// The message of the panic.
+        what: String,
+    },
+
+    /// The store was opened by a process that this process was forked from. It can be neither read
+    /// nor written here, and nothing was changed.
+    #[error(
+        "the store was opened by process {owner}, and this process is a fork of it; open the store \
+         after the fork, in one process"
     )]
     Forked {
-        /// Process id of the one that opened it.
+        /// Process id of the process that opened it.
         owner: u32,
     },
 

@@ -255,7 +255,7 @@ mod tests {
         let moments = ReadClock::new(&clock);
         clock.advance(Duration::from_millis(1_500));
         assert_eq!(moments.now(), 1_500);
-        clock.set_by(-1);
+        clock.shift_unix_time(-1);
         assert_eq!(moments.now(), 1_500);
         clock.advance(Duration::from_millis(1_001));
         assert_eq!(moments.now(), 1_501);

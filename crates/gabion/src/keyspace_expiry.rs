@@ -89,7 +89,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::put_expiring`].
-    pub fn persist_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn remove_expiry(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         // An error of an engine in which nothing expires.
         self.handle().moment()?;
         let old = self.change_expiry(key.as_ref(), None)?;

@@ -18,7 +18,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::compaction_filter::FilterOfKeyspace;
+use crate::compaction_filter::SharedCompactionFilter;
 use crate::expiry::millis;
 use crate::log::MalformedPayload;
 use crate::log::codec::{PayloadReader, put_bytes, put_varint};
@@ -60,7 +60,7 @@ pub struct KeyspaceOptions {
     pub merge: Option<MergeOperator>,
     /// What compactions ask about values, as long as the store is open. For [`Engine::Wip`] and
     /// [`Engine::Flex`].
-    pub compaction_filter: Option<FilterOfKeyspace>,
+    pub compaction_filter: Option<SharedCompactionFilter>,
 }
 
 impl KeyspaceOptions {
@@ -112,7 +112,7 @@ impl KeyspaceOptions {
 
     /// Sets [`KeyspaceOptions::compaction_filter`].
     #[must_use]
-    pub fn compaction_filter(self, filter: impl Into<FilterOfKeyspace>) -> KeyspaceOptions {
+    pub fn compaction_filter(self, filter: impl Into<SharedCompactionFilter>) -> KeyspaceOptions {
         KeyspaceOptions {
             compaction_filter: Some(filter.into()),
             ..self
@@ -140,7 +140,7 @@ impl KeyspaceOptions {
         if self.default_expiry.is_some_and(|own| millis(own) == 0) {
             return Err(Error::InvalidOption {
                 option: "default_expiry",
-                why: "expiries are counted in milliseconds".into(),
+                why: "it must be at least one millisecond".into(),
             });
         }
         if let Some(merge) = &self.merge {
@@ -241,8 +241,8 @@ impl KeyspaceOptions {
             let value = reader.bytes()?;
             if tag == 5 {
                 let name = std::str::from_utf8(value);
-                let name =
-                    name.map_err(|_| reader.malformed("the name of an operator is no text"))?;
+                let name = name
+                    .map_err(|_| reader.malformed("the name of a merge operator is not UTF-8"))?;
                 options.merge = Some(MergeOperator::named(name));
                 continue;
             }
@@ -253,7 +253,7 @@ impl KeyspaceOptions {
                         0 => Compression::None,
                         1 => Compression::Lz4,
                         2 => Compression::Zstd(value.varint_u32()?.min(99).cast_signed()),
-                        _ => return Err(value.malformed("a compression is not known")),
+                        _ => return Err(value.malformed("the compression is unknown")),
                     });
                 }
                 2 => options.block_bytes = Some(value.varint_u32()? as usize),
@@ -278,8 +278,8 @@ impl KeyspaceOptions {
             || self.filter_bits_per_key.is_some();
         let operation = match engine {
             Engine::Wip => return Ok(()),
-            Engine::Flex if of_tables => "options of tables for single keyspaces",
-            Engine::Scmkv | Engine::Sptree if !self.is_empty() => "options of single keyspaces",
+            Engine::Flex if of_tables => "table options for single keyspaces",
+            Engine::Scmkv | Engine::Sptree if !self.is_empty() => "options for single keyspaces",
             _ => return Ok(()),
         };
         Err(Error::Unsupported {

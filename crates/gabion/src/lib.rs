@@ -96,20 +96,20 @@ mod transaction;
 mod types;
 
 pub use backup::{
-    BackupInfo, BackupList, BackupOptions, BackupProgress, BackupRepository, Keep, PruneReport,
-    VerifyReport,
+    BackupInfo, BackupList, BackupOptions, BackupProgress, BackupRepository, PruneReport,
+    RetentionPolicy, VerifyReport,
 };
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
 pub use changes::{
-    Action, Change, Changes, ChangesOptions, Consumer, ConsumerInfo, MergeBase, Operation,
+    Change, ChangeAction, Changes, ChangesOptions, Consumer, ConsumerInfo, MergeBase, Operation,
 };
 pub use clock::Clock;
-pub use compaction_filter::{CompactionFilter, FilterOfKeyspace, Filtered};
+pub use compaction_filter::{CompactionFilter, FilterDecision, SharedCompactionFilter};
 pub use db::{DEFAULT_KEYSPACE, Db};
 pub use engine::{
-    CheckReport, Lost, Problem, RepairReport, check, check_disk, destroy, destroy_disk, repair,
-    repair_disk,
+    CheckReport, LostEntries, Problem, RepairReport, check, check_disk, destroy, destroy_disk,
+    repair, repair_disk,
 };
 pub use error::{Error, Result};
 pub use expiry::Expiry;

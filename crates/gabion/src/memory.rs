@@ -88,7 +88,7 @@ impl Memory {
     }
 
     /// Counts an open table of so many bytes until the result is dropped.
-    pub(crate) fn hold_table(self: &Arc<Memory>, bytes: u64) -> TableMemory {
+    pub(crate) fn charge_table(self: &Arc<Memory>, bytes: u64) -> TableMemory {
         // ORDER: Relaxed (all of this file); sums that order nothing.
         self.tables.fetch_add(bytes, Ordering::Relaxed);
         TableMemory {
@@ -181,11 +181,11 @@ mod tests {
         let pool = ChunkPool::new(400);
         let memory = Memory::new(1000, 400, &pool);
         assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 600));
-        let first = memory.hold_table(500);
+        let first = memory.charge_table(500);
         assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 100));
-        let second = memory.hold_table(300);
+        let second = memory.charge_table(300);
         assert_eq!((memory.memtable_budget(), memory.cache_room()), (200, 0));
-        let third = memory.hold_table(900);
+        let third = memory.charge_table(900);
         assert_eq!((memory.memtable_budget(), memory.cache_room()), (100, 0));
         assert_eq!(memory.tables(), 1700);
         third.set(100);

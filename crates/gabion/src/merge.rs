@@ -25,8 +25,8 @@ const NAME_BYTES_MAX: usize = 64;
 /// the store. The store may call it while a write waits, so it should be short. If it panics, that
 /// counts as a failure.
 ///
-/// One of [`Merge::full`] and [`Merge::partial`] is enough: an associative operator, whose values
-/// and operands have the same form, needs only the second.
+/// One of [`Merge::full_merge`] and [`Merge::partial_merge`] is enough: an associative operator,
+/// whose values and operands have the same form, needs only the second.
 ///
 /// ```
 /// use gabion::{Db, KeyspaceOptions, Merge};
@@ -39,7 +39,7 @@ const NAME_BYTES_MAX: usize = 64;
 ///         "longest"
 ///     }
 ///
-///     fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+///     fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
 ///         let longer = if right.len() > left.len() { right } else { left };
 ///         Some(longer.to_vec())
 ///     }
@@ -70,13 +70,13 @@ pub trait Merge: Send + Sync + 'static {
     /// Merges `operands`, at least one, in order, into the value of `key`, and returns the new
     /// value. `base` is the old value, if any. A result of `None` deletes the key.
     ///
-    /// By default, applies [`Merge::partial`] to base and operands.
+    /// By default, applies [`Merge::partial_merge`] to base and operands.
     ///
     /// # Errors
     /// The reason why there is no result. Then reads of the key fail
     /// ([`Error::MergeFailed`](crate::Error::MergeFailed)); no operand is lost, and nothing else
     /// stops.
-    fn full(
+    fn full_merge(
         &self,
         key: &[u8],
         base: Option<&[u8]>,
@@ -86,9 +86,9 @@ pub trait Merge: Send + Sync + 'static {
         for operand in operands {
             merged = Some(match merged {
                 None => Cow::Borrowed(*operand),
-                Some(left) => match self.partial(key, &left, operand) {
+                Some(left) => match self.partial_merge(key, &left, operand) {
                     Some(both) => Cow::Owned(both),
-                    None => return Err("two operands do not go together".into()),
+                    None => return Err("two operands cannot be combined".into()),
                 },
             });
         }
@@ -97,7 +97,7 @@ pub trait Merge: Send + Sync + 'static {
 
     /// Combines `left` and then `right` into one operand, if possible, so that the store keeps
     /// less. If this returns `None`, it keeps both.
-    fn partial(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, left, right);
         None
     }
@@ -193,13 +193,14 @@ impl MergeOperator {
             1..=NAME_BYTES_MAX => Ok(()),
             _ => Err(Error::InvalidOption {
                 option: "merge",
-                why: format!("the name of an operator has 1 to {NAME_BYTES_MAX} bytes"),
+                why: format!("the name of a merge operator must have 1 to {NAME_BYTES_MAX} bytes"),
             }),
         }
     }
 
     fn operator(&self) -> Result<&dyn Merge, MergeError> {
-        let unknown = || MergeError::from("the program has not said what the operator does");
+        let unknown =
+            || MergeError::from("the program has named the operator, but not given its function");
         self.own.as_deref().ok_or_else(unknown)
     }
 
@@ -209,21 +210,21 @@ impl MergeOperator {
         caught(|| operator.check(operand))?
     }
 
-    /// [`Merge::full`].
-    pub(crate) fn full(
+    /// [`Merge::full_merge`].
+    pub(crate) fn full_merge(
         &self,
         key: &[u8],
         base: Option<&[u8]>,
         operands: &[&[u8]],
     ) -> Result<Option<Vec<u8>>, MergeError> {
         let operator = self.operator()?;
-        caught(|| operator.full(key, base, operands))?
+        caught(|| operator.full_merge(key, base, operands))?
     }
 
-    /// [`Merge::partial`]; none of an operator that is not known.
-    pub(crate) fn partial(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    /// [`Merge::partial_merge`]; none of an operator that is not known.
+    pub(crate) fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let operator = self.own.as_deref()?;
-        caught(|| operator.partial(key, left, right)).ok()?
+        caught(|| operator.partial_merge(key, left, right)).ok()?
     }
 
     /// The error of a read of a key.
@@ -348,7 +349,7 @@ impl Merge for AddI64 {
         number(operand, "the operand").map(drop)
     }
 
-    fn full(
+    fn full_merge(
         &self,
         _key: &[u8],
         base: Option<&[u8]>,
@@ -358,8 +359,8 @@ impl Merge for AddI64 {
         Ok(Some(sum.to_le_bytes().to_vec()))
     }
 
-    fn partial(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
-        self.full(key, Some(left), &[right]).ok()?
+    fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        self.full_merge(key, Some(left), &[right]).ok()?
     }
 }
 
@@ -372,7 +373,7 @@ impl Merge for AddU64 {
         number(operand, "the operand").map(drop)
     }
 
-    fn full(
+    fn full_merge(
         &self,
         _key: &[u8],
         base: Option<&[u8]>,
@@ -382,8 +383,8 @@ impl Merge for AddU64 {
         Ok(Some(sum.to_le_bytes().to_vec()))
     }
 
-    fn partial(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
-        self.full(key, Some(left), &[right]).ok()?
+    fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        self.full_merge(key, Some(left), &[right]).ok()?
     }
 }
 
@@ -392,7 +393,7 @@ impl Merge for MaxBytes {
         "max_bytes"
     }
 
-    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         Some(left.max(right).to_vec())
     }
 }
@@ -402,7 +403,7 @@ impl Merge for MinBytes {
         "min_bytes"
     }
 
-    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         Some(left.min(right).to_vec())
     }
 }
@@ -412,7 +413,7 @@ impl Merge for BitOr {
         "bit_or"
     }
 
-    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let (mut longer, shorter) = match left.len() < right.len() {
             true => (right.to_vec(), left),
             false => (left.to_vec(), right),
@@ -429,7 +430,7 @@ impl Merge for Append {
         &self.name
     }
 
-    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         Some([left, &self.separator, right].concat())
     }
 }
@@ -445,10 +446,10 @@ mod tests {
         let (first, rest) = operands.split_first().unwrap();
         let mut one = first.to_vec();
         for operand in rest {
-            one = operator.partial(b"key", &one, operand).unwrap();
+            one = operator.partial_merge(b"key", &one, operand).unwrap();
         }
-        let merged = operator.full(b"key", base, operands).unwrap();
-        assert_eq!(operator.full(b"key", base, &[&one]).unwrap(), merged);
+        let merged = operator.full_merge(b"key", base, operands).unwrap();
+        assert_eq!(operator.full_merge(b"key", base, &[&one]).unwrap(), merged);
         merged
     }
 
@@ -487,9 +488,11 @@ mod tests {
     fn what_is_no_number_is_refused() {
         let add = MergeOperator::new(AddI64);
         assert!(add.check(b"1234567").is_err() && add.check(&[0; 8]).is_ok());
-        let why = add.full(b"key", Some(b"text"), &[&[0; 8]]).unwrap_err();
+        let why = add
+            .full_merge(b"key", Some(b"text"), &[&[0; 8]])
+            .unwrap_err();
         assert_eq!(why.to_string(), "the value has 4 bytes instead of 8");
-        assert_eq!(add.partial(b"key", b"text", &[0; 8]), None);
+        assert_eq!(add.partial_merge(b"key", b"text", &[0; 8]), None);
     }
 
     #[test]
@@ -500,15 +503,15 @@ mod tests {
                 "panics"
             }
 
-            fn partial(&self, _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
+            fn partial_merge(&self, _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
                 panic!("on purpose")
             }
         }
         let operator = MergeOperator::new(Panics);
-        assert!(operator.full(b"key", Some(b"a"), &[b"b"]).is_err());
-        assert_eq!(operator.partial(b"key", b"a", b"b"), None);
+        assert!(operator.full_merge(b"key", Some(b"a"), &[b"b"]).is_err());
+        assert_eq!(operator.partial_merge(b"key", b"a", b"b"), None);
         assert_eq!(
-            operator.full(b"key", None, &[b"b"]),
+            operator.full_merge(b"key", None, &[b"b"]),
             Ok(Some(b"b".to_vec()))
         );
     }
@@ -517,7 +520,7 @@ mod tests {
     fn a_name_alone_is_no_operator() {
         let unknown = MergeOperator::named("of another program");
         assert!(!unknown.is_known() && MergeOperator::named("add_u64").is_known());
-        assert!(unknown.full(b"key", None, &[b"a"]).is_err());
+        assert!(unknown.full_merge(b"key", None, &[b"a"]).is_err());
         assert!(unknown.check_name().is_ok());
         assert!(MergeOperator::named("").check_name().is_err());
         assert!(MergeOperator::named(&"a".repeat(65)).check_name().is_err());

@@ -75,7 +75,7 @@ fn remove_empty(path: &Path) {
         false => Ok(()),
     });
     if let Err(error) = removed {
-        tracing::warn!(%error, "a directory that is not complete could not be removed");
+        tracing::warn!(%error, "an unfinished directory could not be removed");
     }
 }
 
@@ -145,7 +145,7 @@ impl<'d> Mark<'d> {
             return Err(gabion_media::Error::AlreadyExists { path }.into());
         }
         for name in names.iter().filter(|name| *name != INCOMPLETE) {
-            tracing::debug!(name, "removed what an interrupted copy had left");
+            tracing::debug!(name, "removed the files of an interrupted copy");
             self.disk.remove(name)?;
         }
         Ok(())
@@ -164,7 +164,8 @@ impl<'d> Mark<'d> {
             .clear()
             .and_then(|()| Ok(self.disk.remove(INCOMPLETE)?));
         if let Err(error) = removed {
-            tracing::warn!(%error, "a part of a copy could not be removed, and stays marked");
+            tracing::warn!(%error, "an unfinished copy could not be removed and stays marked as \
+                                    unfinished");
         }
     }
 }
@@ -180,7 +181,7 @@ fn incomplete(path: &Path) -> Result<PathBuf> {
         None => Err(Error::InvalidOption {
             option: "path",
             why: format!(
-                "{} does not end with a name for the new directory",
+                "the path {} does not end with a name for the new directory",
                 path.display()
             ),
         }),

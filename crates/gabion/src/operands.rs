@@ -142,7 +142,7 @@ impl Operands {
     }
 
     /// Puts them on top of an older version of their key, the next one below them.
-    pub(crate) fn put_onto(
+    pub(crate) fn set_base(
         &mut self,
         seq: Seq,
         kind: Kind,
@@ -165,21 +165,21 @@ impl Operands {
     }
 
     /// There is no older version of their key, or none that counts.
-    pub(crate) fn put_onto_nothing(&mut self) {
+    pub(crate) fn set_no_base(&mut self) {
         self.base = Base::Nothing;
     }
 
     /// Puts them on top of what their writer has found.
-    fn put_onto_older(&mut self, older: OlderVersion) -> Result<(), MalformedPayload> {
+    fn set_base_version(&mut self, older: OlderVersion) -> Result<(), MalformedPayload> {
         match older {
             OlderVersion::Unknown => Ok(()),
             OlderVersion::Nothing => {
-                self.put_onto_nothing();
+                self.set_no_base();
                 Ok(())
             }
             OlderVersion::Record(seq, record) => {
                 let (kind, stored) = record.parts();
-                self.put_onto(seq, kind, stored)
+                self.set_base(seq, kind, stored)
             }
         }
     }
@@ -197,11 +197,11 @@ impl Operands {
 
     /// Base and operands merged; a base that is not known is none.
     fn merged(&self, asked: MergeContext<'_>) -> Result<(Kind, Vec<u8>), MergeError> {
-        let unknown = || MergeError::from("the keyspace has no operator");
+        let unknown = || MergeError::from("the keyspace has no merge operator");
         let operator = asked.operator.ok_or_else(unknown)?;
         let base = self.base_at(asked.moment);
         let operands: Vec<&[u8]> = self.iter().collect();
-        let value = operator.full(asked.key, base.map(|(value, _)| value), &operands)?;
+        let value = operator.full_merge(asked.key, base.map(|(value, _)| value), &operands)?;
         let expires = base.map_or(asked.expires, |(_, expires)| expires);
         Ok(match (value, expires) {
             (Some(value), Some(moment)) => (Kind::PutExpiring, stored(moment, &value)),
@@ -221,7 +221,7 @@ impl Operands {
         let mut folded: Vec<Vec<u8>> = Vec::with_capacity(self.operands.len());
         for operand in std::mem::take(&mut self.operands) {
             let both = folded.last().zip(asked.operator);
-            match both.and_then(|(last, own)| own.partial(asked.key, last, &operand)) {
+            match both.and_then(|(last, own)| own.partial_merge(asked.key, last, &operand)) {
                 Some(both) => *folded.last_mut().expect("there is a last one") = both,
                 None => folded.push(operand),
             }
@@ -273,7 +273,7 @@ impl Operands {
             Some(Some(kind @ (Kind::Put | Kind::PutExpiring))) => {
                 Base::Put(kind, reader.bytes()?.to_vec())
             }
-            Some(_) => return Err(reader.malformed("the base of a merge is of no known kind")),
+            Some(_) => return Err(reader.malformed("the kind of a merge's base is unknown")),
         };
         let mut operands = Vec::new();
         while !reader.is_empty() {
@@ -305,7 +305,7 @@ pub(crate) fn resolve(
         base: Base::Unknown,
         operands: operands.iter().map(|own| own.to_vec()).collect(),
     };
-    match operands.put_onto_older(older) {
+    match operands.set_base_version(older) {
         Ok(()) => Ok(operands.settled(asked)),
         Err(malformed) => Err(malformed_in_memory(malformed)),
     }
@@ -324,14 +324,14 @@ fn resolve_shortly(
     let operator = asked.operator?;
     match (record.parts(), operands) {
         ((Kind::Put, value), operands) => {
-            let merged = operator.full(asked.key, Some(value), operands);
+            let merged = operator.full_merge(asked.key, Some(value), operands);
             merged.ok()?.map(|value| (Kind::Put, value))
         }
         ((Kind::Merge, stored), [operand]) => {
             let below = Operands::below_of(stored, *seq)?;
             let mut reader = PayloadReader::new(stored.get(HEAD_BYTES..)?, HEAD_BYTES);
             let only = reader.bytes().ok().filter(|_| reader.is_empty())?;
-            let both = operator.partial(asked.key, only, operand)?;
+            let both = operator.partial_merge(asked.key, only, operand)?;
             let mut stored = Vec::with_capacity(HEAD_BYTES + VARINT_BYTES_MAX + both.len());
             stored.extend(below.to_le_bytes());
             put_bytes(&mut stored, &both);
@@ -377,7 +377,7 @@ mod tests {
         operands.operands.push(Vec::new());
         let head = b"\x02\x01\0\0\0\0\0\0";
         assert_eq!(operands.encode(), [&head[..], b"\x02ab\x00"].concat());
-        operands.put_onto(7, Kind::Put, b"base").unwrap();
+        operands.set_base(7, Kind::Put, b"base").unwrap();
         let head = b"\x07\0\0\0\0\0\0\x02";
         assert_eq!(
             operands.encode(),
@@ -399,7 +399,7 @@ mod tests {
         let operator = MergeOperator::new(Append::new(" "));
         let expiring = stored(500, b"old");
         let mut operands = Operands::one(b"new");
-        operands.put_onto(3, Kind::PutExpiring, &expiring).unwrap();
+        operands.set_base(3, Kind::PutExpiring, &expiring).unwrap();
         let at = |moment| operands.clone().settled(asked(&operator, moment));
         assert_eq!(at(499), (Kind::PutExpiring, stored(500, b"old new")));
         assert_eq!(at(500), (Kind::Put, b"new".to_vec()));
@@ -415,7 +415,7 @@ mod tests {
         let add = MergeOperator::new(AddI64);
         let one = 1i64.to_le_bytes();
         let mut operands = Operands::one(&one);
-        operands.put_onto(3, Kind::Put, b"no number").unwrap();
+        operands.set_base(3, Kind::Put, b"no number").unwrap();
         let (kind, kept) = operands.settled(asked(&add, 0));
         assert_eq!(kind, Kind::Merge);
         let kept = Operands::decode(&kept).unwrap();
@@ -488,7 +488,7 @@ mod tests {
                     let mut operands = Operands::decode(&newer).unwrap();
                     if let Some(below) = operands.below(seq) {
                         prop_assert_eq!(below, older_seq + 1);
-                        operands.put_onto(older_seq, older_kind, &older).unwrap();
+                        operands.set_base(older_seq, older_kind, &older).unwrap();
                     }
                     let operator = if known >> at & 1 == 1 { &append } else { &unknown };
                     at += 1;

@@ -1,16 +1,16 @@
-//! Positions in the sequence of a store's changes.
+//! Positions in the change stream of a store.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A place between two of a store's changes ([`Db::changes`](crate::Db::changes)): behind one that
-/// was read, or where the store is at a moment ([`Db::position`](crate::Db::position)).
+/// A position between two changes of a store ([`Db::changes`](crate::Db::changes)): after a change
+/// that was read, or the store's current one ([`Db::position`](crate::Db::position)).
 ///
-/// It is of one store and names a place in its log, so it stays what it is in another process and
-/// after the store was opened again. Later positions are larger.
+/// It belongs to one store and names a place in that store's log, so it stays valid in other
+/// processes and after the store is opened again. Later positions are larger.
 ///
-/// As text it is three numbers with dots between them, which [`FromStr`] reads; as bytes it is
-/// [16 of them](Position::to_bytes).
+/// Its text form is three numbers with dots between them, which [`FromStr`] reads; its binary form
+/// has [16 bytes](Position::to_bytes).
 ///
 /// ```
 /// use gabion::Position;
@@ -22,14 +22,14 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Where the log is read on: number of a segment in the high half, offset in the low half.
+    /// Where to continue in the log: segment number in the high half, offset in the low half.
     pub(crate) log: u64,
-    /// The number of the last change before; changes up to it are passed over.
+    /// The number of the last change before; a reader skips changes up to it.
     pub(crate) number: u64,
 }
 
 impl Position {
-    /// The place before the first change that a store ever had.
+    /// The position before the first change of a store.
     pub const START: Position = Position {
         log: 1 << 32,
         number: 0,
@@ -41,13 +41,13 @@ impl Position {
         self.number
     }
 
-    /// The position as bytes, to be stored anywhere.
+    /// The position as bytes, to store it anywhere.
     pub fn to_bytes(self) -> [u8; 16] {
         let both = u128::from(self.number) << 64 | u128::from(self.log);
         both.to_le_bytes()
     }
 
-    /// The position of bytes that [`Position::to_bytes`] has made.
+    /// The position from bytes made by [`Position::to_bytes`].
     pub fn from_bytes(bytes: [u8; 16]) -> Position {
         let both = u128::from_le_bytes(bytes);
         #[expect(clippy::cast_possible_truncation, reason = "the halves are meant")]
@@ -79,13 +79,14 @@ impl FromStr for Position {
                 number,
             }),
             _ => Err(format!(
-                "{text:?} is no position: it is three numbers with dots between them, as 3.1064.250"
+                "{text:?} is not a position; use three numbers with dots between them, such as \
+                 3.1064.250"
             )),
         }
     }
 }
 
-/// Whether text is a number as it is written: no sign, and no zeros in front.
+/// Whether text is a number without a sign or leading zeros.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'))
 }

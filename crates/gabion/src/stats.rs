@@ -1,14 +1,15 @@
-//! What a store did and what it holds: as a struct and as JSON.
+//! Statistics of a store: what it did and what it holds, as a struct and as JSON.
 
 use std::time::Duration;
 
 use gabion_media::{Purpose, WriteCounts};
 use serde::Serialize;
 
-/// Counts since the store was opened, and sizes as they are now. Bytes unless a name says else.
+/// Counts since the store was opened, and current sizes. Sizes are in bytes unless the name says
+/// otherwise.
 ///
-/// The words are WipDB's. With the other engines they stand for what comes nearest; what has no
-/// counterpart is 0.
+/// The names are WipDB's. For the other engines they mean the nearest counterpart; a field without
+/// one is 0.
 ///
 /// | | `Wip` | `Flex` | `Scmkv` | `Sptree` |
 /// |---|---|---|---|---|
@@ -31,7 +32,7 @@ use serde::Serialize;
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
-    /// Bytes of keys and values that were written by the user.
+    /// Bytes of keys and values that the user wrote.
     pub user_bytes: u64,
     /// Number of writes: single operations and batches.
     pub writes: u64,
@@ -39,45 +40,48 @@ pub struct Stats {
     pub written: WrittenBytes,
     /// Syncs of files and directories.
     pub syncs: u64,
-    /// Bytes written without the log, per byte of the user: the papers' convention. 0 before the
-    /// first write.
+    /// Write amplification without the log, as the papers count it: bytes written per byte in
+    /// `user_bytes`. 0 before the first write.
     pub write_amplification_without_log: f64,
-    /// What [`Stats::write_amplification_without_log`] is at most while the store is filled, by
-    /// what its buckets and its memory for MemTables are now; none where an engine has no such
-    /// bound, or the data are too large for the memory. What is done for readers at leisure, at the
-    /// wish of a user and for the age of garbage comes on top.
+    /// Upper bound of [`Stats::write_amplification_without_log`] while the store is filled, given
+    /// its present buckets and MemTable memory. `None` if the engine has no bound, or if the data
+    /// is too large for the memory. Compactions for readers at leisure, at a user's call, and
+    /// because of the age of garbage come on top.
     pub write_amplification_bound: Option<f64>,
-    /// Bytes written, log included, per byte of the user. 0 before the first write.
+    /// Write amplification with the log: bytes written per byte in `user_bytes`. 0 before the first
+    /// write.
     pub write_amplification_with_log: f64,
 
     /// Bytes of log segments that are kept for recovery.
     pub log_bytes: u64,
-    /// Bytes that the log's files take: the segments, the rest of the one that is written, and
-    /// those that are kept for what comes next. A store that nobody writes to gives them back.
+    /// Bytes of the log's files: full segments, the whole of the segment being written, and spare
+    /// segments. An idle store frees the spare ones.
     pub log_file_bytes: u64,
-    /// Bytes of log segments that are kept for [consumers](crate::Db::consumer) alone, which are
-    /// among those. At most [`Options::changes_bytes_max`](crate::Options::changes_bytes_max).
+    /// Bytes of log segments that are kept for [consumers](crate::Db::consumer) alone;
+    /// `log_file_bytes` includes them. At most
+    /// [`Options::changes_bytes_max`](crate::Options::changes_bytes_max).
     pub log_bytes_kept_for_consumers: u64,
     /// Memory of the MemTables.
     pub memtable_bytes: u64,
     /// The block cache.
     pub cache: CacheStats,
-    /// Memory of the indexes and filters that are loaded.
+    /// Memory of the loaded indexes and filters.
     pub index_and_filter_bytes: u64,
     /// All memory that counts towards [`crate::Options::memory_bytes_max`].
     pub memory: MemoryStats,
     /// Bytes of all tables.
     pub table_bytes: u64,
-    /// What of the tables a reader of now can see, estimated from counts and sketches of keys: the
-    /// bytes that full compactions would leave.
+    /// Estimated bytes of tables that current readers can see, which full compactions would leave.
+    /// The estimate uses counts and sketches of keys.
     pub live_bytes: u64,
-    /// The same, estimated low: [`crate::Options::space_amplification_max`] is kept by this.
+    /// A low estimate of the same. The store uses this one to keep
+    /// [`crate::Options::space_amplification_max`].
     pub live_bytes_min: u64,
     /// Bytes of all tables over `live_bytes`; 1 for no tables.
     pub space_amplification: f64,
     /// Bytes of all tables and of the log's files over `live_bytes`.
     pub space_amplification_with_log: f64,
-    /// What of the tables nobody sees.
+    /// Bytes of tables that current readers cannot see.
     pub garbage: GarbageStats,
     /// Bytes of all files of the store: its tables and its log.
     pub space_bytes: u64,
@@ -85,77 +89,77 @@ pub struct Stats {
     pub tables: u64,
     /// Number of buckets.
     pub buckets: u64,
-    /// Number of buckets whose MemTable keeps its keys in order, because they are searched by range
-    /// between their writes.
-    pub buckets_in_order: u64,
+    /// Number of buckets whose MemTable keeps its keys in order, because range scans and writes
+    /// alternate there.
+    pub ordered_buckets: u64,
 
-    /// MemTables that became tables.
+    /// MemTables flushed to tables.
     pub flushes: u64,
-    /// Compactions, those that moved files without writing included.
+    /// Compactions, including those that only moved files.
     pub compactions: u64,
-    /// Buckets that were split.
+    /// Bucket splits.
     pub splits: u64,
-    /// How often small neighbours became one bucket.
+    /// Joins of small neighbouring buckets into one.
     pub joins: u64,
-    /// Small tables that compactions wrote anew, as one with their neighbours, where they moved
-    /// larger ones as they are: tables of keys that come in order.
-    pub gathered: u64,
-    /// Tables that compactions dropped unread, because all in them had expired.
-    pub dropped_unread: u64,
+    /// Small tables that compactions combined with their neighbours instead of moving them, as they
+    /// move larger ones. Counts where keys are written in order.
+    pub coalesced_tables: u64,
+    /// Tables that compactions dropped without reading, because all their records had expired.
+    pub expired_tables_dropped: u64,
     /// Time that writers were slowed down or stopped, in nanoseconds.
     pub slowdown_ns: u64,
     /// Time that writers were stopped, in nanoseconds.
     pub stall_ns: u64,
-    /// How often a writer was stopped.
+    /// Times that a writer was stopped.
     pub stalls: u64,
-    /// The longest time that a single write was held back, in nanoseconds.
+    /// Longest delay of a single write, in nanoseconds.
     pub slowdown_ns_max: u64,
-    /// Time that jobs of the background waited for
-    /// [`crate::Tuning::background_bytes_per_second_max`], in nanoseconds.
+    /// Time that background jobs waited for [`crate::Tuning::background_bytes_per_second_max`], in
+    /// nanoseconds.
     pub background_wait_ns: u64,
 
-    /// Number of writes that readers see, over the store's whole life.
+    /// Number of writes that readers see, since the store was created.
     pub visible_seq: u64,
-    /// Snapshots, transactions and iterators that are open.
+    /// Open snapshots, transactions and iterators.
     pub snapshots: u64,
-    /// Transactions that are open.
+    /// Open transactions.
     pub transactions: u64,
-    /// How long the oldest of them has been open, in nanoseconds.
+    /// Age of the oldest open transaction, in nanoseconds.
     pub transaction_age_ns_max: u64,
-    /// The durability at which the store runs, as [`crate::Durability`] prints it.
+    /// The store's default durability, as [`crate::Durability`] prints it.
     pub durability: String,
-    /// Why the store takes no more writes, if it does not.
+    /// Why the store is read-only; `None` if it takes writes.
     pub read_only: Option<String>,
-    /// How far a [follower](crate::Options::follower) is behind, if the store is one.
+    /// The lag of a [follower](crate::Options::follower); `None` if the store is not one.
     pub follower: Option<FollowerStats>,
     /// What each keyspace holds.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// The file of a store that is [mapped](crate::Capabilities::mapped), while it is open.
+    /// The file of an open [mapped](crate::Capabilities::mapped) store.
     pub mapped: Option<MappedStats>,
 }
 
 impl Stats {
-    /// All of it as a JSON object.
+    /// The statistics as a JSON object.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and strings always become JSON")
     }
 }
 
-/// How far a follower is behind the store that it follows, and what it did for that.
+/// How far a follower lags behind the store that it follows.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FollowerStats {
-    /// Writes that the log has and readers of the follower do not see yet.
+    /// Writes in the log that readers of the follower do not see yet.
     pub lag_writes: u64,
-    /// Their bytes in the log. As of the writes, those are not in it which the log does not have
-    /// any more.
+    /// Bytes of these writes in the log. Like `lag_writes`, it does not count writes that the log
+    /// no longer has.
     pub lag_bytes: u64,
-    /// How long ago the follower had caught up, in nanoseconds; 0 if nothing was written since.
+    /// Time since the follower had caught up, in nanoseconds; 0 if nothing was written since.
     pub lag_ns: u64,
-    /// How often it has caught up.
+    /// Number of times that it has caught up.
     pub catch_ups: u64,
-    /// How often it was so far behind that it began again with the manifest.
-    pub reopened: u64,
+    /// Number of times that it was so far behind that it read the whole manifest again.
+    pub manifest_reloads: u64,
 }
 
 /// Bytes written to the medium, by purpose.
@@ -181,7 +185,7 @@ pub struct WrittenBytes {
 }
 
 impl WrittenBytes {
-    /// What a disk has counted.
+    /// The counts of a disk.
     pub(crate) fn of(counts: &WriteCounts) -> WrittenBytes {
         WrittenBytes {
             log: counts.bytes_of(Purpose::Log),
@@ -223,7 +227,7 @@ impl WrittenBytes {
     }
 }
 
-/// What of the tables nobody sees, estimated. Snapshots may need some of it.
+/// Estimate of what current readers cannot see in tables. Snapshots may need some of it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct GarbageStats {
@@ -231,11 +235,11 @@ pub struct GarbageStats {
     pub old_version_bytes: u64,
     /// Bytes that range deletes hide.
     pub deleted_range_bytes: u64,
-    /// Bytes of tables that buckets share after a split which are in no bucket's part any more.
+    /// Bytes of tables shared after a split that no longer belong to any bucket's part.
     pub shared_bytes: u64,
     /// Number of tombstones, range deletes included.
     pub tombstones: u64,
-    /// Bytes of what has expired, estimated from a few moments of each table.
+    /// Bytes of expired records, estimated from a few expiry times of each table.
     pub expired_bytes: u64,
 }
 
@@ -253,22 +257,24 @@ pub struct CacheStats {
     pub bytes_max: u64,
 }
 
-/// The memory of a store, by who has it. What users hold is not in it, nor the system's pages.
+/// The memory of a store, by use. Memory that users hold and the system's page cache are not
+/// included.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct MemoryStats {
-    /// All of it.
+    /// The sum of all uses.
     pub bytes: u64,
-    /// The ceiling; 0 for an engine that has none.
+    /// The limit; 0 for an engine without one.
     pub bytes_max: u64,
-    /// Open tables: indexes, filters and the like, those that only readers still have included.
+    /// Indexes, filters and other memory of open tables, including removed tables that readers
+    /// still use.
     pub tables: u64,
-    /// MemTables, and what sorts them.
+    /// MemTables, and the memory that sorts them.
     pub memtables: u64,
-    /// What MemTables may use now: less than [`crate::Tuning::memtable_budget_bytes`] if tables
-    /// need much.
+    /// What MemTables may use at present: less than [`crate::Tuning::memtable_budget_bytes`] if
+    /// tables need much.
     pub memtables_max: u64,
-    /// Chunks of MemTables that wait to be used again.
+    /// Free chunks of MemTables, kept for reuse.
     pub recycled: u64,
     /// The block cache.
     pub cache: u64,
@@ -280,7 +286,7 @@ pub struct MemoryStats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
-    /// The options that it has of its own, as [`crate::KeyspaceOptions`] prints them.
+    /// Its own options, as [`crate::KeyspaceOptions`] prints them.
     pub options: String,
     /// Its buckets, in the order of their keys.
     pub buckets: Vec<BucketStats>,
@@ -290,56 +296,57 @@ pub struct KeyspaceStats {
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct BucketStats {
-    /// The smallest key that belongs to the bucket, with bytes that are no printable ASCII escaped.
+    /// The smallest key that belongs to the bucket; bytes other than printable ASCII are escaped.
     pub lower: String,
-    /// Memory of its MemTables; one that waits for its flush after a split counts for each bucket.
+    /// Memory of its MemTables. A MemTable that waits for its flush after a split counts for each
+    /// of the new buckets.
     pub memtable_bytes: u64,
-    /// Whether the MemTable that takes its writes keeps its keys in order.
-    pub memtable_in_order: bool,
+    /// Whether its active MemTable keeps its keys in order.
+    pub memtable_is_ordered: bool,
     /// Bytes of the tables of each sublevel, newest first, by level. A table that several buckets
     /// share counts for each.
     pub levels: Vec<Vec<u64>>,
-    /// Reads that had to look at its tables: gets that found nothing in MemTables, and scans. From
-    /// samples of one in 64.
+    /// Estimated number of reads that had to look at its tables: scans, and gets that found nothing
+    /// in MemTables. One read in 64 is counted.
     pub reads: u64,
 }
 
-/// The file of a mapped store: what it is, what is in it, and what was done to it since the store
-/// was opened. Bytes unless a name says else; what the engine has not is 0: a hash table and pages
-/// are of `Scmkv`, leaves of `Sptree`.
+/// The file of a mapped store: what it holds, and what happened in it since the store was opened.
+/// Sizes are in bytes unless the name says otherwise. Fields that the engine does not have are 0:
+/// only `Scmkv` has a hash table and pages, only `Sptree` has leaves.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MappedStats {
     /// Its path.
     pub file: String,
-    /// What it survives: `power`, `power-by-sync`, `process`.
+    /// The failures that it survives: `power`, `power-by-sync`, `process`.
     pub class: &'static str,
-    /// Its size when all of it is in use.
+    /// The size that it can grow to.
     pub file_bytes_max: u64,
-    /// Not in use, whether its space on the disk is reserved or not.
+    /// Bytes that are not in use, whether reserved on the disk or not.
     pub free_bytes: u64,
     /// Number of buckets of the hash table.
     pub hash_buckets: u64,
-    /// Whether the hash table is moving to one of twice the size.
-    pub is_enlarging: bool,
-    /// Lines of 64 bytes of the longest chain of the hash table. More than two say that it is too
-    /// small; it is enlarged in the background then.
+    /// Whether the hash table is being moved to one of twice the size.
+    pub is_growing: bool,
+    /// Length of the longest chain of the hash table, in lines of 64 bytes. If it has more than
+    /// two, the table is too small and grows in the background.
     pub longest_chain_lines: u64,
-    /// Of a page.
+    /// Size of a page.
     pub page_bytes: u64,
-    /// Number of pages that there can be.
+    /// Limit of the number of pages.
     pub pages_max: u64,
-    /// Number of pages that were emptied.
+    /// Number of pages that the cleaner emptied.
     pub cleaned_pages: u64,
-    /// Moved for that.
+    /// Bytes that the cleaner moved for this.
     pub moved_bytes: u64,
-    /// Number of records that were lost with the power, as the opening found.
-    pub rolled_back: u64,
+    /// Number of records lost in a power failure, as found when the store was opened.
+    pub lost_records: u64,
     /// Number of leaves of the tree.
     pub leaves: u64,
-    /// In the checkpoint's file.
+    /// Size of the checkpoint's file.
     pub checkpoint_bytes: u64,
-    /// What is in each page.
+    /// The pages.
     pub pages: Vec<PageStats>,
 }
 
@@ -349,13 +356,13 @@ pub struct MappedStats {
 pub struct PageStats {
     /// Its number.
     pub number: u32,
-    /// `log` for records, `chains` for parts of the hash table, `reserve` for one that is empty.
+    /// `log` for records, `chains` for parts of the hash table, `reserve` for an empty page.
     pub usage: &'static str,
-    /// Whether it takes no more.
+    /// Whether it is full.
     pub is_full: bool,
-    /// Bytes in it that are live; `None` if they were not counted since a crash.
+    /// Live bytes in it; `None` if they have not been counted since a crash.
     pub live_bytes: Option<u64>,
-    /// Pages that became full since it did.
+    /// Number of pages that became full after it did.
     pub age: u64,
 }
 

@@ -134,12 +134,12 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
 /// What must be said about two counts of the same bytes that do not agree.
 pub fn counts_note(own: u64, process: Option<u64>) -> Option<String> {
     let Some(process) = process else {
-        return Some("the system does not say how many bytes the process wrote".to_owned());
+        return Some("the system does not report how many bytes the process wrote".to_owned());
     };
     if process == 0 && own > 0 {
         return Some(
-            "the system counts no writes here: the store is on a file system in memory, or the \
-             writes are not counted for processes"
+            "the system counts no writes here; the store is on a file system in memory, or the \
+             system does not count writes of processes"
                 .to_owned(),
         );
     }

@@ -39,7 +39,7 @@ fn options_of(engine: Engine) -> Options {
         .mapped(
             MappedOptions::default()
                 .pool_bytes(64 << 20)
-                .records_planned(4096)
+                .expected_records(4096)
                 .checkpoints(true),
         )
         .durability(Durability::Buffered)

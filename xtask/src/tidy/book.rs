@@ -133,7 +133,11 @@ fn book(tree: &Tree) -> Vec<Finding> {
         }
     }
     for (line, path) in listed.iter().filter(|(_, path)| !is_page(path)) {
-        found.push(Finding::new(SUMMARY, *line, format!("{path} is no page")));
+        found.push(Finding::new(
+            SUMMARY,
+            *line,
+            format!("{path} is not a page"),
+        ));
     }
     found
 }
@@ -150,7 +154,7 @@ fn links(tree: &Tree) -> Vec<Finding> {
                 None => format!("the link leads to {target}, which is not there"),
                 Some(other) => match &other.text {
                     Some(text) if !heading.is_empty() && !has_heading(text, heading) => {
-                        format!("the link leads to #{heading}, no heading of {target}")
+                        format!("the link leads to #{heading}, which is not a heading of {target}")
                     }
                     _ => continue,
                 },
@@ -168,7 +172,7 @@ fn within(tree: &Tree) -> Vec<Finding> {
         for (line, path, _) in targets(text) {
             let target = resolve(&file.path, path);
             if target.ends_with(".md") && !target.starts_with(DOCS) {
-                let message = format!("{target} is no page of the book: name it without a link");
+                let message = format!("{target} is not a page of the book; name it without a link");
                 found.push(Finding::new(&file.path, line, message));
             }
         }

@@ -1,5 +1,4 @@
-//! The rules for imports: files that need each other, directly or around, are few, and some rooms
-//! know nothing of what is around them.
+//! Rules for imports: circles of files are small, and some modules import nothing from around them.
 //!
 //! A circle of files can only be read, tested and changed as a whole. So the files of a crate form
 //! a graph by what they import, and no circle in it may have more than [`CIRCLE_MAX`] files. What a

@@ -1,4 +1,4 @@
-//! Rules for Cargo's files and README.md: the floors of the house, one place for versions and
+//! Rules for Cargo's files and README.md: the floors of the crates, one place for versions and
 //! lints, one registry, and the commands that a new reader runs.
 
 use super::tree::{File, Tree};
@@ -169,7 +169,7 @@ fn floors(tree: &Tree) -> Vec<Finding> {
     for (file, text, name) in packages(tree) {
         let Some(floor) = floor_of(name) else {
             let message =
-                format!("{name} has no floor: give it one in FLOORS of xtask/src/tidy/manifest.rs");
+                format!("{name} has no floor; add it to FLOORS of xtask/src/tidy/manifest.rs");
             found.push(Finding::new(&file.path, 1, message));
             continue;
         };

@@ -1,4 +1,4 @@
-//! The rule for atomic orderings: each one says with whom it pairs.
+//! The rule for atomic orderings: a comment names the partner of each.
 //!
 //! An ordering is half of an agreement, and the other half is elsewhere in the code. A comment
 //! `// ORDER:` next to it names that half, or says why none is needed. A comment speaks for the

@@ -246,12 +246,12 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "dead-code",
-        says: "unused code is removed, its warning is not allowed away",
+        says: "unused code is removed; its warning must not be allowed",
         check: dead_code,
     },
     Rule {
         name: "unsafe",
-        says: "unsafe code stands only in the places that one table names",
+        says: "unsafe code is only in the places that one table names",
         check: unsafe_places,
     },
     Rule {

@@ -181,7 +181,7 @@ fn dependencies(root: &Path) -> Result<Dependencies, String> {
         .args(["tree", "--locked", "--edges", "normal"])
         .args(["--prefix", "depth", "--no-dedupe", "--format", " {p}"])
         .output()
-        .map_err(|error| format!("cargo cannot be run: {error}"))?;
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
     match output.status.success() {
         true => Ok(count_dependencies(&String::from_utf8_lossy(&output.stdout))),
         false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),

@@ -1,4 +1,4 @@
-//! The files that the rules look at: those that git tracks or would track.
+//! The files that the rules check: those that git tracks or would track.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Batches: lists of puts and deletes, which are no store's before they are written.
+//! Batches: lists of puts and deletes, which belong to no store until they are written.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Stores: opened, written, read, and what is done with their directories.
+//! Stores: open, read and write, and operations on their directories.
 
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -370,14 +370,14 @@ fn repair(path: &Path) -> Result<()> {
     };
     let (damaged, repaired) = (beside(".damaged"), beside(".repaired"));
     if damaged.exists() {
-        let why = "is in the way: it was left by an earlier repair; move or remove it";
+        let why = "is in the way, as an earlier repair left it there; move or remove it";
         return Err(Failure::argument(format!("{} {why}", damaged.display())));
     }
     gabion::repair(path, &repaired)?;
     let rename = |from: &Path, to: &Path| {
         std::fs::rename(from, to).map_err(|why| {
             let (from, to) = (from.display(), to.display());
-            Failure::argument(format!("{from} cannot become {to}: {why}"))
+            Failure::argument(format!("cannot rename {from} to {to}: {why}"))
         })
     };
     rename(path, &damaged)?;

@@ -78,8 +78,8 @@ impl LeveldbComparator {
         let (a, b) = (a.escape_ascii(), b.escape_ascii());
         let why = format!(
             "the comparator {name} does not order keys by their bytes, as \"{a}\" and \"{b}\" \
-             show; Gabion has no other order: encode keys so that their bytes are in the order \
-             that is wanted"
+             show, and Gabion has no other order; encode the keys so that the order of their bytes \
+             is the order that you want"
         );
         Failure::Refused(Code::Unsupported, why)
     }

@@ -1,4 +1,4 @@
-//! What comes across the border: handles, bytes, text, and texts of errors.
+//! Conversions at the C boundary: handles, bytes, text, and error texts.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -93,7 +93,7 @@ unsafe fn bytes<'a>(data: *const c_char, len: usize, what: &str, max: usize) -> 
     match (data.is_null(), len) {
         (_, len) if len > max => Err(Failure::Refused(
             Code::Limit,
-            format!("the {what} has {len} bytes, the limit is {max}"),
+            format!("the {what} has {len} bytes; the limit is {max}"),
         )),
         (_, 0) => Ok(&[]),
         (true, _) => Err(Failure::argument(format!("the {what} is NULL"))),
@@ -113,7 +113,7 @@ pub(crate) unsafe fn text<'a>(data: *const c_char, what: &str) -> Result<&'a str
     // SAFETY: as for this function.
     let text = unsafe { CStr::from_ptr(data) };
     text.to_str()
-        .map_err(|_| Failure::argument(format!("the {what} is no UTF-8")))
+        .map_err(|_| Failure::argument(format!("the {what} is not UTF-8")))
 }
 
 /// A copy of bytes for the caller, with a zero behind them, or null where there is no memory.

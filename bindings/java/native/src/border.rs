@@ -1,4 +1,4 @@
-//! The border: failures become exceptions, and bytes and text are copied across.
+//! The JNI boundary: turns failures into exceptions, and copies bytes and text.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -75,7 +75,9 @@ impl<T: Default> ErrorPolicy<T, Fallen> for ThrowGabion {
         if !env.exception_check() {
             let failure = match thrown {
                 Thrown::Failure(failure) => failure,
-                Thrown::Vm(error) => Failure::Panicked(format!("the VM refused: {error}")),
+                Thrown::Vm(error) => {
+                    Failure::Panicked(format!("the Java VM refused the call: {error}"))
+                }
             };
             throw(env, &failure)?;
         }
@@ -179,7 +181,7 @@ pub fn first_bytes(env: &Env<'_>, array: &JByteArray<'_>, len: i32) -> Result<Co
     }
     let own = array.len(env).of_vm()?;
     let len = usize::try_from(len).ok().filter(|len| *len <= own);
-    let len = len.ok_or_else(|| Failure::argument("a range is not within its array"))?;
+    let len = len.ok_or_else(|| Failure::argument("the range is not within the array"))?;
     let mut copied = Copied::with_len(len);
     array.get_region(env, 0, copied.as_mut()).of_vm()?;
     Ok(copied)
@@ -212,7 +214,7 @@ fn lent(env: &Env<'_>, buffer: &JByteBuffer<'_>, at: i32, len: i32) -> Result<(*
     let capacity = capacity.map_err(|_| refused())?;
     let part = usize::try_from(at).ok().zip(usize::try_from(len).ok());
     let part = part.filter(|(at, len)| at + len <= capacity);
-    let (at, len) = part.ok_or_else(|| Failure::argument("a range is not within its buffer"))?;
+    let (at, len) = part.ok_or_else(|| Failure::argument("the range is not within the buffer"))?;
     if capacity == 0 {
         return Ok((std::ptr::NonNull::dangling().as_ptr(), 0));
     }
@@ -263,7 +265,8 @@ pub fn fill_buffer(
 pub fn array<'l>(env: &mut Env<'l>, bytes: &[u8]) -> Result<JByteArray<'l>> {
     if i32::try_from(bytes.len()).is_err() {
         let len = bytes.len();
-        let why = format!("an answer has {len} bytes, more than an array: ask for less at once");
+        let why =
+            format!("the reply has {len} bytes, more than an array can have; ask for less at once");
         return Err(Failure::Refused(Code::Limit, why).into());
     }
     env.byte_array_from_slice(bytes).of_vm()
@@ -275,7 +278,7 @@ pub fn array<'l>(env: &mut Env<'l>, bytes: &[u8]) -> Result<JByteArray<'l>> {
 /// [`Code::InvalidArgument`] for null.
 pub fn text(env: &Env<'_>, text: &JString<'_>) -> Result<String> {
     match text.is_null() {
-        true => Err(Failure::argument("a text is null").into()),
+        true => Err(Failure::argument("a string is null").into()),
         false => text.try_to_string(env).of_vm(),
     }
 }

@@ -23,8 +23,10 @@ pub(crate) fn handle(number: u64) -> jlong {
 
 /// Names and values of options, which are packed as texts.
 pub(crate) fn settings(packed: &[u8]) -> Result<Vec<(&str, &str)>> {
-    let text =
-        |bytes| std::str::from_utf8(bytes).map_err(|_| Failure::argument("an option is no text"));
+    let text = |bytes| {
+        std::str::from_utf8(bytes)
+            .map_err(|_| Failure::argument("the text of an option is not valid"))
+    };
     let texts = Unpacked::new(packed).texts()?;
     let pairs = texts.chunks_exact(2);
     Ok(pairs

@@ -1,4 +1,4 @@
-//! Numbers that Java holds, and what is behind them.
+//! The table of handles: numbers that Java holds, and the objects that they stand for.
 //!
 //! # Layout
 //! | bits | of a number |
@@ -117,7 +117,10 @@ impl Table {
                     entry: None,
                 });
                 slot.map_err(|_| {
-                    Failure::Refused(Code::Limit, "too many objects are open at once".into())
+                    Failure::Refused(
+                        Code::Limit,
+                        "too many objects are open at once; close some".into(),
+                    )
                 })?
             }
         };
@@ -166,7 +169,7 @@ fn find(number: u64) -> Result<Entry> {
 }
 
 fn unknown() -> Failure {
-    Failure::argument("the number is of no object of Gabion's")
+    Failure::argument("the handle does not belong to an open object of Gabion")
 }
 
 /// Adds a store.

@@ -1,8 +1,8 @@
-"""Exceptions. Each has the sentence of Gabion's error, which names the cause and the remedy."""
+"""Exceptions. Each has the message of Gabion's error, which names the cause and the remedy."""
 
 
 class Error(Exception):
-    """What a store could not do."""
+    """The base class of all errors of Gabion."""
 
 
 class MediaError(Error):
@@ -38,7 +38,7 @@ class MissingFeatureError(Error):
 
 
 class ReadOnlyError(Error):
-    """An earlier failure ended writing, or the store was opened for reading only."""
+    """The store is read-only after an earlier failure, or was opened read-only."""
 
 
 class LimitError(Error, ValueError):
@@ -46,11 +46,11 @@ class LimitError(Error, ValueError):
 
 
 class OptionError(Error, ValueError):
-    """There is no such option, or its value cannot work."""
+    """The option is unknown, or its value is invalid."""
 
 
 class ArgumentError(Error, ValueError):
-    """An argument cannot be."""
+    """An argument is invalid."""
 
 
 class NoSuchKeyspaceError(Error, LookupError):
@@ -66,11 +66,11 @@ class KeyspaceDroppedError(Error):
 
 
 class RetryError(Error):
-    """The transaction had no effect and is to be run again."""
+    """The transaction had no effect; run it again."""
 
 
 class ConflictError(RetryError):
-    """The transaction has read what somebody else has written since."""
+    """Another write has changed what the transaction read."""
 
 
 class TransactionTooOldError(RetryError):
@@ -102,11 +102,11 @@ class EndedError(Error):
 
 
 class BusyError(Error):
-    """Another thread uses what only one may use at a time."""
+    """Another thread is using an object that one thread at a time may use."""
 
 
 class InternalError(Error):
-    """A thread of the store failed, or a bug of Gabion's was stopped at its border."""
+    """A thread of the store failed, or Gabion panicked, which is a bug."""
 
 
 class MergeFailedError(Error):

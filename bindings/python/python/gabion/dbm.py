@@ -120,7 +120,7 @@ def open(file: str | os.PathLike[str], flag: str = "r", mode: int = 0o666) -> Da
     """
     kind = flag[:1]
     if kind not in ("r", "w", "c", "n"):
-        raise ValueError(f'the flag {flag!r} is none of "r", "w", "c" and "n"')
+        raise ValueError(f'the flag {flag!r} is not one of "r", "w", "c" and "n"')
     path = os.fspath(file)
     if kind == "n" and os.path.isdir(path) and os.listdir(path):
         _gabion.destroy(path)

@@ -163,7 +163,7 @@ class GabionStore(Store):
     def set_sync(self, key: str, value: Buffer) -> None:
         self._check_writable()
         if not isinstance(value, Buffer):
-            raise TypeError(f"the value is a {type(value).__name__}, no buffer of Zarr")
+            raise TypeError(f"the value is a {type(value).__name__}, not a Zarr buffer")
         self._pairs().put(key.encode(), value.to_bytes())
 
     def delete_sync(self, key: str) -> None:

@@ -74,7 +74,7 @@ pub(crate) struct SetArguments {
 
 fn operator(name: &str) -> Result<MergeOperator, String> {
     MergeOperator::built_in(name).ok_or_else(|| {
-        "there is no such operator; choose from: add_i64, add_u64, max_bytes, min_bytes, bit_or, \
+        "the operator is unknown; choose from: add_i64, add_u64, max_bytes, min_bytes, bit_or, \
          append:SEPARATOR"
             .to_owned()
     })

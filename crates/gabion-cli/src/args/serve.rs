@@ -12,7 +12,8 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use gabion_server::{
-    AuthClients, Config, Fsync, HttpConfig, NotifyConfig, TlsConfig, is_parameter, read_config_file,
+    AppendFsync, AuthClients, Config, HttpConfig, NotifyConfig, TlsConfig, is_parameter,
+    read_config_file,
 };
 
 use super::{Arguments, parse_bytes};
@@ -116,7 +117,7 @@ pub(crate) struct ServeArguments {
         env = "GABION_APPENDFSYNC",
         default_value = "everysec"
     )]
-    pub(crate) appendfsync: Fsync,
+    pub(crate) appendfsync: AppendFsync,
     /// Memory that the store may use, such as 512MiB. 0: it follows from the memory of the machine.
     #[arg(
         long,
@@ -189,7 +190,7 @@ impl ServeArguments {
         };
         let all = merged.as_ref().unwrap_or(self);
         let db = all.db.as_ref().ok_or_else(|| {
-            Failure::usage("no store is named: give --db, or `db` in the file of parameters")
+            Failure::usage("no store is named; use --db, or set `db` in the configuration file")
         })?;
         let tls = match (all.tls_port, &all.tls_cert_file, &all.tls_key_file) {
             (Some(port), Some(cert_file), Some(key_file)) => Some(TlsConfig {
@@ -202,7 +203,7 @@ impl ServeArguments {
             }),
             (Some(_), _, _) => {
                 return Err(Failure::usage(
-                    "TLS wants a certificate and its key: give --tls-cert-file and --tls-key-file",
+                    "TLS needs a certificate and a key; use --tls-cert-file and --tls-key-file",
                 ));
             }
             _ => None,
@@ -247,7 +248,7 @@ fn with_file(path: &Path, given: Vec<OsString>) -> Result<ServeArguments, Failur
         let mut flags = serve.get_arguments();
         match flags.find(|flag| flag.get_long() == Some(key.as_str())) {
             Some(_) if ["config", "set", "help"].contains(&key.as_str()) => {
-                return Err(wrong(&format!("{key} is for the command line alone")));
+                return Err(wrong(&format!("{key} is allowed on the command line only")));
             }
             Some(flag) if is_given(of_serve, flag.get_id().as_str()) => {}
             Some(_) => added.push(OsString::from(format!("--{key}={value}"))),
@@ -268,7 +269,7 @@ fn with_file(path: &Path, given: Vec<OsString>) -> Result<ServeArguments, Failur
     let arguments = arguments.map(ServeArguments::from_arg_matches);
     match arguments {
         Some(Ok(arguments)) => Ok(arguments),
-        _ => Err(wrong("its values are no arguments")),
+        _ => Err(wrong("the values are not valid arguments")),
     }
 }
 

@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gabion::text::{bytes_text, counted};
-use gabion::{BackupInfo, BackupOptions, BackupRepository, Engine, Keep, Options, Problem};
+use gabion::{
+    BackupInfo, BackupOptions, BackupRepository, Engine, Options, Problem, RetentionPolicy,
+};
 use serde_json::{Value, json};
 
 use super::check::print_problems;
@@ -72,8 +74,7 @@ fn refuse_without_backups(engine: Engine) -> Result<(), Failure> {
     match engine.capabilities().backup {
         true => Ok(()),
         false => Err(Failure::new(format!(
-            "there are no backups of stores of the engine {engine}; close the store and copy its \
-             directory"
+            "the engine {engine} has no backups; close the store and copy the directory"
         ))),
     }
 }
@@ -118,8 +119,8 @@ fn verdict(problems: &[Problem], shown: Result<(), Failure>) -> Result<(), Failu
     match problems.len() {
         0 => shown,
         count => Err(Failure::new(format!(
-            "the repository has {}. Remove the files that are damaged, and back up again: what a \
-             store still has of them is copied anew",
+            "the repository has {}; remove the damaged files and back up again, which copies what \
+             the store still has of them",
             counted(
                 count as u64,
                 "damaged or missing part",
@@ -150,7 +151,7 @@ fn restore(arguments: &RestoreArguments, output: &mut Output) -> Result<(), Fail
 
 fn prune(arguments: &PruneArguments, output: &mut Output) -> Result<(), Failure> {
     let repository = BackupRepository::open(&arguments.repository.repo)?;
-    let report = repository.prune(Keep {
+    let report = repository.prune(RetentionPolicy {
         newest: arguments.keep.unwrap_or(1),
         younger_than: arguments.older_than,
     })?;

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
         .phases
         .iter()
         .map(|name| {
-            Workload::named(name).ok_or_else(|| Failure::usage(format!("no phase is named {name}")))
+            Workload::named(name).ok_or_else(|| Failure::usage(format!("there is no phase {name}")))
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let settings = settings(&arguments.work);
@@ -132,7 +132,7 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         .table_reads(arguments.table_reads)
         .compression(arguments.compression)
         .tuning(tuning(arguments));
-    let mut mapped = MappedOptions::default().records_planned(work.num);
+    let mut mapped = MappedOptions::default().expected_records(work.num);
     if engine.capabilities().mapped {
         let records_bytes = work.num.saturating_mul(3 * record_bytes);
         mapped.pool_bytes = mapped.pool_bytes.max(records_bytes);
@@ -177,8 +177,8 @@ fn open(arguments: &BenchArguments) -> Result<Db, Failure> {
             option: "error_if_exists",
             ..
         } => Failure::new(format!(
-            "{} holds a store; use --keep to measure it as it is, --fresh to delete it first, or \
-             another directory",
+            "{} holds a store; use --keep to measure the store as it is, --fresh to delete it \
+             first, or another directory",
             arguments.db.display()
         )),
         error => error.into(),

@@ -1,10 +1,10 @@
-//! `changes`: what was written, in its order.
+//! `changes`: the change stream of a store.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gabion::{
-    Action, Change, Changes, Consumer, Db, Error, MergeBase, Operation, Options, Position,
+    Change, ChangeAction, Changes, Consumer, Db, Error, MergeBase, Operation, Options, Position,
 };
 use serde_json::{Map, Value, json};
 
@@ -205,7 +205,7 @@ fn fields(operation: &Operation, notation: NotationArguments) -> Vec<(&'static s
         moment.map(|moment| ("expires_ms", moment))
     };
     match &operation.action {
-        Action::Put {
+        ChangeAction::Put {
             key,
             value,
             expires,
@@ -214,13 +214,13 @@ fn fields(operation: &Operation, notation: NotationArguments) -> Vec<(&'static s
             fields.extend(expiry(expires));
             fields
         }
-        Action::Delete { key } => vec![action("delete"), ("key", text(key))],
-        Action::DeleteRange { from, to } => {
+        ChangeAction::Delete { key } => vec![action("delete"), ("key", text(key))],
+        ChangeAction::DeleteRange { from, to } => {
             let mut fields = vec![action("delete_range"), ("from", text(from))];
             fields.extend(to.as_ref().map(|to| ("to", text(to))));
             fields
         }
-        Action::Merge {
+        ChangeAction::Merge {
             key,
             base,
             operands,
@@ -238,9 +238,9 @@ fn fields(operation: &Operation, notation: NotationArguments) -> Vec<(&'static s
             fields.push(("operands", Value::Array(operands.collect())));
             fields
         }
-        Action::KeyspaceMade => vec![action("keyspace_made")],
-        Action::KeyspaceDropped => vec![action("keyspace_dropped")],
-        Action::Ingested { pairs, first, last } => vec![
+        ChangeAction::KeyspaceCreated => vec![action("keyspace_created")],
+        ChangeAction::KeyspaceDropped => vec![action("keyspace_dropped")],
+        ChangeAction::Ingested { pairs, first, last } => vec![
             action("ingested"),
             ("pairs", json!(pairs)),
             ("first", text(first)),

@@ -1,4 +1,4 @@
-//! `check`: whether every byte of a store is what was written.
+//! `check`: verifies every byte of a store.
 
 use gabion::text::{bytes_text, counted};
 use gabion::{CheckReport, Problem};
@@ -18,10 +18,10 @@ pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(),
     match report.problems.len() {
         0 => shown,
         1 => Err(Failure::new(
-            "the store has a damaged part; restore its file from a copy",
+            "the store has a damaged part; restore the file from a copy",
         )),
         many => Err(Failure::new(format!(
-            "the store has {many} damaged parts; restore their files from a copy"
+            "the store has {many} damaged parts; restore the files from a copy"
         ))),
     }
 }

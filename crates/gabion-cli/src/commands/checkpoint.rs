@@ -1,4 +1,4 @@
-//! `checkpoint`: the store of a moment as another store.
+//! `checkpoint`: copies a store, as of one moment, to a new store.
 
 use gabion::Options;
 use gabion::text::{bytes_text, counted};

@@ -1,4 +1,4 @@
-//! `compact`: merge what a store holds in a range of keys.
+//! `compact`: compacts a range of keys.
 
 use gabion::text::{bytes_text, counted};
 use gabion::{Db, Options};

@@ -15,8 +15,8 @@ pub(super) fn run(arguments: &LabEqualsArguments, output: &mut Output) -> Result
     let trials = &arguments.trials;
     if trials.turns.is_some() || trials.hold_flushes {
         return Err(Failure::usage(
-            "a comparison of equals has no --turns, in which a store would not rest, and no \
-             --hold-flushes, after which it would not be at rest",
+            "a comparison of equals takes no --turns and no --hold-flushes, as the stores could \
+             not rest; leave them out",
         ));
     }
     let terms = EqualsOptions {

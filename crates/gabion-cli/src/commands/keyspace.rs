@@ -41,7 +41,7 @@ fn list(arguments: &ListArguments, output: &mut Output) -> Result<(), Failure> {
                 Ok(options) => as_line(name, options),
                 Err(operator) => {
                     let name = escaped(name.as_bytes());
-                    format!("{name} merge={operator}, of another program")
+                    format!("{name} merge={operator} (defined by another program)")
                 }
             })?;
         }
@@ -55,7 +55,7 @@ fn create(arguments: &SetArguments, output: &mut Output) -> Result<(), Failure> 
     if db.keyspace_names().contains(name) {
         let name = escaped(name.as_bytes());
         return Err(Failure::new(format!(
-            "the store has a keyspace {name} already; `gabion keyspace set` changes its options"
+            "the store already has a keyspace {name}; change the options with `gabion keyspace set`"
         )));
     }
     change(db, arguments, KeyspaceOptions::default(), output)

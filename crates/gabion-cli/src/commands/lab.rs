@@ -161,8 +161,8 @@ fn check_alone(
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "figure {} is about {about}: it has no targets, repetitions and turns, and makes no \
-         report",
+        "the figure {} measures {about}: it has no targets, repetitions, turns or report; leave \
+         these flags out",
         figure.name
     )))
 }
@@ -178,7 +178,7 @@ fn place<'a>(trials: &'a TrialArguments, what: &str) -> Result<&'a Path, Failure
     trials
         .dir
         .as_deref()
-        .ok_or_else(|| Failure::usage(format!("{what} need a place: name a directory by --dir")))
+        .ok_or_else(|| Failure::usage(format!("{what} need a directory; name one with --dir")))
 }
 
 /// The plan of these trials.
@@ -323,10 +323,7 @@ pub(super) fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> 
     };
     let what = match report.is_interrupted {
         true => "the run was interrupted".to_owned(),
-        false => format!(
-            "not every trial came to its end: {}",
-            report.notes.join("; ")
-        ),
+        false => format!("not every trial finished: {}", report.notes.join("; ")),
     };
     Err(Failure::new(format!("{what}{kept}")))
 }

@@ -35,7 +35,7 @@ pub(crate) fn get(arguments: &GetArguments, output: &mut Output) -> Result<(), F
     let keyspace = store::existing_keyspace(&db, &arguments.store)?;
     let Some(value) = keyspace.get(&key)? else {
         return Err(Failure::new(format!(
-            "no such key: {}",
+            "the store has no key {}",
             text_of(&key, arguments.notation)
         )));
     };
@@ -53,7 +53,7 @@ fn number_of(value: &[u8]) -> Result<i64, Failure> {
     let number = <[u8; 8]>::try_from(value);
     let number = number.map_err(|_| {
         let len = value.len();
-        Failure::new(format!("the value has {len} bytes; a number has 8"))
+        Failure::new(format!("the value has {len} bytes, and a number has 8"))
     })?;
     Ok(i64::from_le_bytes(number))
 }
@@ -90,7 +90,7 @@ pub(crate) fn merge(arguments: &MergeArguments) -> Result<(), Failure> {
         true => {
             let text = arguments.operand.to_string_lossy();
             let number = text.parse::<i64>();
-            let number = number.map_err(|_| Failure::usage(format!("{text} is no number")))?;
+            let number = number.map_err(|_| Failure::usage(format!("{text} is not a number")))?;
             number.to_le_bytes().to_vec()
         }
         false => bytes_of(&arguments.operand, arguments.notation)?,

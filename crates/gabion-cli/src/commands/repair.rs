@@ -1,7 +1,7 @@
-//! `repair`: what can be read of a damaged store becomes another store.
+//! `repair`: saves what is readable of a damaged store to a new store.
 
 use gabion::text::counted;
-use gabion::{Db, Lost};
+use gabion::{Db, LostEntries};
 use serde_json::json;
 
 use super::check::print_problems;
@@ -48,13 +48,13 @@ pub(crate) fn run(arguments: &TwoStoresArguments, output: &mut Output) -> Result
     match report.lost.is_empty() {
         true => shown,
         false => Err(Failure::new(format!(
-            "not all of the store could be saved; {to} has the rest. A copy of the store from \
+            "not all of the store could be saved; {to} has the rest, and a copy of the store from \
              before the damage has what is lost"
         ))),
     }
 }
 
-fn json_of(lost: &Lost) -> serde_json::Value {
+fn json_of(lost: &LostEntries) -> serde_json::Value {
     let key = |key: &Option<Vec<u8>>| key.as_deref().map(escaped);
     json!({
         "keyspace": lost.keyspace,
@@ -66,7 +66,7 @@ fn json_of(lost: &Lost) -> serde_json::Value {
 }
 
 /// How much is lost, and where it was.
-fn sentence_of(lost: &Lost) -> String {
+fn sentence_of(lost: &LostEntries) -> String {
     let entries = |count| counted(count, "entry", "entries");
     let how_many = match (lost.entries, lost.entries_max) {
         (Some(count), _) => entries(count),

@@ -236,10 +236,10 @@ fn finish(
     }
     let what = match is_stopped {
         true => "the run was interrupted".to_owned(),
-        false => format!("not every figure could be made: {}", failed.join("; ")),
+        false => format!("some figures could not be made: {}", failed.join("; ")),
     };
     Err(Failure::new(format!(
-        "{what}; what is done is kept in {}, and the same command goes on there",
+        "{what}; finished results are kept in {}: run the same command to continue",
         dir.display()
     )))
 }

@@ -42,7 +42,8 @@ fn options(dir: &SpaceDirArguments) -> Options {
 fn open(dir: &SpaceDirArguments, read_only: bool) -> Result<FlexSpace, Failure> {
     if !dir.space.is_dir() {
         return Err(Failure::new(format!(
-            "there is no space at {}; `gabion space import` and `gabion space insert` make one",
+            "there is no space at {}; create one with `gabion space import` or `gabion space \
+             insert`",
             dir.space.display()
         )));
     }
@@ -87,7 +88,7 @@ fn change(
     Err(match removed {
         Ok(()) => failure,
         Err(other) => Failure::new(format!(
-            "{failure}; what was made of a space at {} could not be removed: {other}",
+            "{failure}; the unfinished space at {} could not be removed: {other}",
             dir.space.display()
         )),
     })
@@ -99,8 +100,8 @@ fn insert(arguments: &SpaceInsertArguments) -> Result<(), Failure> {
         && !gabion_flex::exists(&dir.space)?
     {
         return Err(Failure::new(format!(
-            "there is no space at {}, and nothing at offset {offset}; a new one begins with \
-             `gabion space insert 0`",
+            "there is no space at {}, so nothing can be inserted at offset {offset}; create a \
+             space with `gabion space insert 0`",
             dir.space.display()
         )));
     }
@@ -170,7 +171,7 @@ fn import(arguments: &SpaceFileArguments) -> Result<(), Failure> {
     change(dir, options(dir).commit_bytes(usize::MAX), |space| {
         if space.len() > 0 {
             return Err(Failure::new(format!(
-                "the space {} has {} bytes already; import makes a new one",
+                "the space {} already has {} bytes; import into a new directory",
                 dir.space.display(),
                 space.len()
             )));
@@ -187,7 +188,7 @@ fn import(arguments: &SpaceFileArguments) -> Result<(), Failure> {
             |failure| match space.set_len(0).and_then(|()| space.checkpoint()) {
                 Ok(()) => failure,
                 Err(other) => Failure::new(format!(
-                    "{failure}; what was imported until then could not be removed: {other}"
+                    "{failure}; the unfinished import could not be removed: {other}"
                 )),
             },
         )
@@ -289,10 +290,10 @@ fn check(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
     match report.problems.len() {
         0 => shown,
         1 => Err(Failure::new(
-            "the space has a damaged part; restore its file from a copy",
+            "the space has a damaged part; restore the file from a copy",
         )),
         many => Err(Failure::new(format!(
-            "the space has {many} damaged parts; restore their files from a copy"
+            "the space has {many} damaged parts; restore the files from a copy"
         ))),
     }
 }

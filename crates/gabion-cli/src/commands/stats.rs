@@ -1,4 +1,4 @@
-//! `stats`: what a store consists of.
+//! `stats`: statistics of a store.
 
 use gabion::text::{bytes_text, count_text, counted};
 use gabion::{KeyspaceStats, MappedStats, Stats};
@@ -170,7 +170,7 @@ fn figures_of_pages(stats: &Stats, mapped: &MappedStats) -> [(&'static str, Stri
         ("buckets of the hash table", count_text(mapped.hash_buckets)),
         (
             "lost with the power",
-            counted(mapped.rolled_back, "record", "records"),
+            counted(mapped.lost_records, "record", "records"),
         ),
     ]
 }

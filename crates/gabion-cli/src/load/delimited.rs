@@ -144,8 +144,8 @@ impl<'a> Delimited<'a> {
                     None => String::new(),
                 };
                 let what = format!(
-                    "the record that starts here is longer than {}, the most that a key and a \
-                     value may have{stray}",
+                    "the record that starts here is longer than {}, the limit for a key and a \
+                     value{stray}",
                     bytes_text(RECORD_BYTES_MAX as u64)
                 );
                 self.input.wrong(line, &what)
@@ -228,10 +228,10 @@ impl Roles {
             // An empty file has no columns, and no records that could miss one.
             found.or((width == 0).then_some(0)).ok_or_else(|| {
                 let known = match &names {
-                    Some(names) => format!("its columns are {}", names.join(", ")),
+                    Some(names) => format!("the columns are {}", names.join(", ")),
                     None => {
                         let columns = counted(width as u64, "column", "columns");
-                        format!("it has {columns}, numbered from 1")
+                        format!("the file has {columns}, numbered from 1")
                     }
                 };
                 Failure::new(format!(
@@ -265,7 +265,7 @@ fn names(input: &Input, first: &Row) -> Result<Vec<String>, Failure> {
         let wrong = |what: &str| {
             input.wrong(
                 first.line,
-                &format!("{what}; if the first line is a record, say --no-header"),
+                &format!("{what}; if the first line is a record, use --no-header"),
             )
         };
         let name = std::str::from_utf8(field)
@@ -276,8 +276,8 @@ fn names(input: &Input, first: &Row) -> Result<Vec<String>, Failure> {
         }
         if name.contains('\0') {
             return Err(wrong(
-                "a column of the header has a zero byte in its name, as text in UTF-16 has; \
-                 convert the file, as `iconv -f UTF-16 -t UTF-8` does",
+                "a column of the header has a zero byte in the name, as UTF-16 text has; convert \
+                 the file, for instance with `iconv -f UTF-16 -t UTF-8`",
             ));
         }
         if names.iter().any(|other| other == name) {

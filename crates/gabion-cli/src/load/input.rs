@@ -164,7 +164,7 @@ impl Input {
 
     /// The line cannot be read.
     pub(super) fn unreadable(&self, line: u64, error: &io::Error) -> Failure {
-        self.wrong(line, &format!("it cannot be read: {error}"))
+        self.wrong(line, &format!("cannot read the line: {error}"))
     }
 }
 

@@ -75,7 +75,7 @@ impl<'a> Lines<'a> {
         if self.content().len() > self.bytes_max {
             let most = bytes_text(self.bytes_max as u64);
             return Err(self.wrong(&format!(
-                "the line is longer than {most}, the most that a line of this form may have"
+                "the line is longer than {most}, the limit for this format"
             )));
         }
         Ok(true)
@@ -180,7 +180,7 @@ fn fill(
             let problem = problem(&error, true);
             match error.is_eof() {
                 true => format!("the line is cut off: {problem}"),
-                false => format!("not a JSON object: {problem}"),
+                false => format!("the line is not a JSON object: {problem}"),
             }
         })?;
     // What is there twice says two things, of which one would be lost.
@@ -196,7 +196,8 @@ fn fill(
         Some(name) => named(name)?.ok_or_else(|| missing(name))?,
         None => {
             let first = fields.first().map(|(name, _)| name.as_str());
-            let first = first.ok_or("the object has no field that could be the key")?;
+            let first =
+                first.ok_or("the object has no field that can be the key; name one with --key")?;
             let key = named(KEY_FIELD)?;
             key.or(named(first)?).ok_or_else(|| missing(first))?
         }
@@ -234,7 +235,7 @@ fn plain(value: &RawValue) -> Result<String, String> {
     match value.get() {
         text if text.starts_with('"') => serde_json::from_str(text).map_err(|error| {
             let problem = problem(&error, false);
-            format!("{text} is no string that could be kept: {problem}")
+            format!("{text} is not a string that can be stored: {problem}")
         }),
         text if text.starts_with(['{', '[']) || text == "null" => {
             Err("the key must be a string or a number".to_owned())
@@ -279,11 +280,11 @@ impl<'a> DumpLines<'a> {
             let version = dump::FIRST_LINE;
             return Err(lines.wrong(&match is_there {
                 true if lines.line.starts_with(dump::NAME.as_bytes()) => format!(
-                    "the dump is of another version than this program reads, or damaged; its first \
-                     line would be {version}"
+                    "the dump has a version that this program does not read, or is damaged; the \
+                     first line must be {version}"
                 ),
-                true => format!("no dump: the first line of one is {version}"),
-                false => "the dump is cut off: there is nothing in it".to_owned(),
+                true => format!("the file is not a dump; the first line of a dump is {version}"),
+                false => "the dump is cut off: it is empty".to_owned(),
             }));
         }
         Ok(DumpLines { lines, records: 0 })
@@ -318,7 +319,7 @@ impl<'a> DumpLines<'a> {
         };
         if !self.lines.advance()? {
             let number = self.lines.number;
-            let what = "the dump is cut off: its last line is missing";
+            let what = "the dump is cut off: the last line is missing";
             return Err(self.lines.input.wrong(number, what));
         }
         let line = self.lines.line.strip_suffix(b"\n");
@@ -326,7 +327,7 @@ impl<'a> DumpLines<'a> {
             return self.end(checksum);
         }
         let Some(line) = line else {
-            return Err(self.lines.wrong("the dump is cut off inside this line"));
+            return Err(self.lines.wrong("the dump is cut off within this line"));
         };
         record.key.clear();
         record.value.clear();
@@ -345,9 +346,9 @@ impl<'a> DumpLines<'a> {
             return Err(self
                 .lines
                 .wrong(&match last_line.as_bytes().starts_with(line) {
-                    true => "the dump is cut off inside its last line".to_owned(),
+                    true => "the dump is cut off within the last line".to_owned(),
                     false => format!(
-                        "the dump is damaged: by what came before, this line would be {last_line}"
+                        "the dump is damaged: after the lines before, this line must be {last_line}"
                     ),
                 }));
         }
@@ -355,7 +356,9 @@ impl<'a> DumpLines<'a> {
             None => Ok(false),
             Some(_) => {
                 self.lines.advance()?;
-                Err(self.lines.wrong("there is more after the dump's end"))
+                Err(self
+                    .lines
+                    .wrong("the dump is damaged: more lines follow the last one"))
             }
         }
     }

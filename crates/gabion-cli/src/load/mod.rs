@@ -133,7 +133,7 @@ fn go_on<'a>(
 ) -> Result<(Source<'a>, Option<u64>), Failure> {
     if source.go_on(earlier)? {
         tell(&format!(
-            "gabion: going on where an earlier load of {} stopped, after {} and {}",
+            "gabion: continuing where an earlier load of {} stopped, after {} and {}",
             input.name(),
             counted(earlier.records, "record", "records"),
             bytes_text(earlier.place.offset)
@@ -141,7 +141,7 @@ fn go_on<'a>(
         return Ok((source, Some(earlier.records)));
     }
     tell(&format!(
-        "gabion: {} has changed since an earlier load of it stopped; all of it is loaded",
+        "gabion: {} has changed since an earlier load of it stopped, so all of it is loaded",
         input.name()
     ));
     Ok((Source::open(input, form)?, None))
@@ -217,7 +217,7 @@ impl Load<'_> {
         let size = record.value.len() as u64;
         if size > self.value_bytes_max {
             return Err(format!(
-                "the value has {size} bytes, the limit of the store's engine is {}",
+                "the value has {size} bytes; the limit of the store's engine is {}",
                 self.value_bytes_max
             ));
         }
@@ -244,13 +244,13 @@ impl Load<'_> {
         let records = counted(records, "record", "records");
         Failure::new(match self.is_unchecked {
             true => format!(
-                "{failure}; {records} before it {are} in the store, and may not be what was \
-                 dumped: of a dump that is loaded from a file instead of a pipe, nothing is \
-                 loaded unless all of it is whole"
+                "{failure}; {records} before it {are} in the store, and may be wrong: load the \
+                 dump from a file instead of a pipe, and nothing is loaded unless all of it is \
+                 whole"
             ),
             false => format!(
-                "{failure}; {records} before it {are} in the store, and the same command loads the \
-                 rest once the file is mended"
+                "{failure}; {records} before it {are} in the store: fix the file, and the same \
+                 command loads the rest"
             ),
         })
     }

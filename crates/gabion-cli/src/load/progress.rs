@@ -1,4 +1,4 @@
-//! How far a file has been loaded: a ledger in a hidden keyspace.
+//! Progress of a load, recorded in a reserved keyspace.
 //!
 //! Key: the number of the keyspace loaded into, and the file's absolute path. Value: a JSON object
 //! with the settings that decide what a record is, the place where the next record starts, the
@@ -70,7 +70,7 @@ impl Ledger {
     ) -> Result<Ledger, Failure> {
         let mut key = number(target.id()).to_vec();
         key.extend_from_slice(path.as_os_str().as_bytes());
-        let ledger = db.hidden_keyspace(KEYSPACE)?;
+        let ledger = db.reserved_keyspace(KEYSPACE)?;
         sweep(db, &ledger)?;
         Ok(Ledger {
             ledger,

@@ -1,4 +1,4 @@
-//! The form of the file to load, and its records one by one.
+//! The format of the file to load, and its records one by one.
 
 use super::delimited::{Columns, Delimited};
 use super::input::{Input, Place, Record, Text};
@@ -38,12 +38,13 @@ impl Form {
         let (key, value) = (arguments.key.clone(), arguments.value.clone());
         match format {
             Format::Jsonl if columns => Err(Failure::usage(
-                "--header, --no-header and --delimiter are for CSV and TSV, not for JSON lines",
+                "--header, --no-header and --delimiter are for CSV and TSV, not for JSON lines; \
+                 leave them out",
             )),
             Format::Jsonl => Ok(Form::Json { key, value }),
             Format::Dump if columns || key.is_some() || value.is_some() => Err(Failure::usage(
-                "a dump says itself what its keys and values are; leave out --key, --value, \
-                 --header, --no-header and --delimiter",
+                "a dump defines its keys and values itself; leave out --key, --value, --header, \
+                 --no-header and --delimiter",
             )),
             Format::Dump => Ok(Form::Dump),
             Format::Auto | Format::Csv | Format::Tsv => {
@@ -82,7 +83,7 @@ fn guess(input: &Input, arguments: &LoadArguments) -> Result<Format, Failure> {
     }
     if input.canonical().is_none() {
         return Err(Failure::usage(
-            "what comes through a pipe has no name to tell its form; say --format",
+            "input from a pipe has no name that tells its format; use --format",
         ));
     }
     let line = first_line(input)?;
@@ -95,7 +96,7 @@ fn guess(input: &Input, arguments: &LoadArguments) -> Result<Format, Failure> {
         _ => Err(Failure::usage(
             input
                 .wrong_file(
-                    "neither the name nor the first line tells the form; say --format or \
+                    "neither the name nor the first line tells the format; use --format or \
                      --delimiter",
                 )
                 .to_string(),

@@ -1,5 +1,5 @@
-//! From the bytes of a file to those of its text: what gzip or Zstandard packed is unpacked, UTF-16
-//! becomes UTF-8, and a byte order mark is left out.
+//! Decodes a file to UTF-8 text: decompresses gzip and Zstandard, converts UTF-16, and skips a byte
+//! order mark.
 //!
 //! All of that is told by the first bytes, not by the name. Only a name that promises packed bytes
 //! which are not there is an error: an empty or damaged file would pass for a text of no records.
@@ -74,8 +74,8 @@ pub(super) fn text(
         && packed != Some(named)
     {
         return Err(wrong(format!(
-            "its name promises {}, and its first bytes are others; the file is damaged, or --raw \
-             takes it as it is",
+            "the file is named like {}, but does not begin like it; it is damaged, or use --raw to \
+             load it as it is",
             named.name()
         )));
     }
@@ -97,9 +97,8 @@ fn unpacked_by_zstd(bytes: impl BufRead + 'static) -> io::Result<Box<dyn BufRead
 #[cfg(not(feature = "zstd"))]
 fn unpacked_by_zstd(_: impl BufRead) -> io::Result<Box<dyn BufRead>> {
     Err(wrong(
-        "it is packed by Zstandard, and this program was built without the feature zstd; unpack it \
-         on the way, as `zstd -dc FILE | gabion load - --format ...` does, or build with \
-         --features full"
+        "the file is compressed by Zstandard, and this program was built without the feature zstd; \
+         use `zstd -dc FILE | gabion load - --format ...`, or build with --features full"
             .to_owned(),
     ))
 }
@@ -123,8 +122,8 @@ fn refuse_others(head: &[u8]) -> io::Result<()> {
     let is_text = head.starts_with(b"BZh") && head.get(4..10) != Some(b"1AY&SY");
     match found {
         Some((_, name, command)) if !is_text => Err(wrong(format!(
-            "it is packed by {name}, which this program does not read; unpack it on the way, as \
-             `{command} FILE | gabion load - --format ...` does, or say --raw if it is not"
+            "the file is compressed by {name}, which this program does not read; use `{command} \
+             FILE | gabion load - --format ...`, or --raw if it is not compressed"
         ))),
         _ => Ok(()),
     }
@@ -134,8 +133,8 @@ fn refuse_others(head: &[u8]) -> io::Result<()> {
 fn decoded(head: Vec<u8>, mut bytes: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
     match head.as_slice() {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Err(wrong(
-            "it begins like UTF-32 text, which this program does not read; convert it, as \
-             `iconv -f UTF-32 -t UTF-8` does, or say --raw if it is none"
+            "the file begins like UTF-32 text, which this program does not read; convert it with \
+             `iconv -f UTF-32 -t UTF-8`, or use --raw if it is not"
                 .to_owned(),
         )),
         [0xef, 0xbb, 0xbf, ..] => {
@@ -186,9 +185,11 @@ impl<R: Read> Read for Unpacked<R> {
             match error.kind() {
                 io::ErrorKind::Interrupted => error,
                 io::ErrorKind::UnexpectedEof => {
-                    wrong("the file is cut off: what is packed in it does not end".to_owned())
+                    wrong("the file is cut off: the compressed data does not end".to_owned())
                 }
-                _ if is_packed => wrong(format!("what is packed in the file is damaged: {error}")),
+                _ if is_packed => wrong(format!(
+                    "the compressed data of the file is damaged: {error}"
+                )),
                 _ => error,
             }
         })
@@ -267,7 +268,9 @@ impl<R: BufRead> Utf16<R> {
     fn fail(&mut self, what: &str, done: usize) {
         let at = self.at + done as u64;
         self.raw.clear();
-        self.failure = Some(wrong(format!("its UTF-16 text {what} at byte {at}")));
+        self.failure = Some(wrong(format!(
+            "the UTF-16 text of the file {what} at byte {at}"
+        )));
     }
 }
 

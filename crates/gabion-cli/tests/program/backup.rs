@@ -68,7 +68,7 @@ fn backups_are_made_listed_verified_restored_and_pruned() {
             assert_eq!(dump, fs::read_to_string(kept).unwrap());
             // Never over what is there.
             let again = restored.fails(1, &["backup", "restore", "1", "--repo", repo]);
-            names(&again, &["exists already"]);
+            names(&again, &["already exists"]);
             assert_eq!(restored.ok(&["dump"]), dump);
         }
 
@@ -100,13 +100,13 @@ fn bad_repositories_and_backups_are_told() {
     let repo = text(&repo);
     names(
         sentence(&bare(&["backup", "list", "--repo", repo])),
-        &["no repository", "does not exist"],
+        &["not a backup repository", "does not exist"],
     );
     let letters = place.path("letters");
     fs::create_dir(&letters).unwrap();
     place.file("letters/letter", "dear");
     let refused = place.fails(1, &["backup", "create", "--repo", text(&letters)]);
-    names(&refused, &["no repository", "letter"]);
+    names(&refused, &["not a backup repository", "letter"]);
 
     place.ok(&["backup", "create", "--repo", repo]);
     let missing = place.path("new");
@@ -119,7 +119,10 @@ fn bad_repositories_and_backups_are_told() {
         "--db",
         text(&missing),
     ];
-    names(sentence(&bare(&arguments)), &["no backup 9", "it has: 1"]);
+    names(
+        sentence(&bare(&arguments)),
+        &["no backup 9", "choose from: 1"],
+    );
     assert!(!missing.exists());
 
     let objects = Path::new(repo).read_dir().unwrap().flatten();
@@ -163,6 +166,6 @@ fn engines_without_backups_make_no_repository() {
     place.ok(&["put", "k", "v", "--engine", "scmkv", "--pool-bytes", "100M"]);
     let repo = place.path("repo");
     let refused = place.fails(1, &["backup", "create", "--repo", text(&repo)]);
-    names(&refused, &["scmkv", "copy its directory"]);
+    names(&refused, &["scmkv", "copy the directory"]);
     assert!(!repo.exists());
 }

@@ -176,9 +176,9 @@ fn a_dump_that_is_not_whole_is_refused_before_anything_of_it_is_loaded() {
     let dump = place.ok(&["dump"]);
     let end = dump.lines().last().unwrap();
     for (bytes, line, words, loaded) in [
-        ("", "line 1", "nothing in it", 0),
-        ("1\tx\n", "line 1", "no dump", 0),
-        ("#gabion-dump 2\n1\tx\n", "line 1", "another version", 0),
+        ("", "line 1", "it is empty", 0),
+        ("1\tx\n", "line 1", "not a dump", 0),
+        ("#gabion-dump 2\n1\tx\n", "line 1", "does not read", 0),
         (&dump.replace("\tx", "\tz"), "line 4", "damaged", 2),
         (&dump.replace("2\ty\n", ""), "line 3", "damaged", 1),
         (&dump.replace("2\ty", "2"), "line 3", "no tab", 1),
@@ -192,7 +192,7 @@ fn a_dump_that_is_not_whole_is_refused_before_anything_of_it_is_loaded() {
         ),
         ("#gabion-dump 1\n1\tx\n2\ty", "line 3", "cut off", 1),
         (&dump[..dump.len() - 2], "line 4", "cut off", 2),
-        (&format!("{dump}3\tz\n"), "line 5", "more after", 2),
+        (&format!("{dump}3\tz\n"), "line 5", "more lines", 2),
     ] {
         place.file("a.dump", bytes);
         let load = ["load", "a.dump", "--keyspace", "new"];
@@ -207,7 +207,7 @@ fn a_dump_that_is_not_whole_is_refused_before_anything_of_it_is_loaded() {
         assert_eq!(outcome.status, Some(1), "{outcome:?}");
         names(&outcome.stderr, &[line, words]);
         if piped.db().exists() {
-            names(&outcome.stderr, &["in the store, and may not be what was"]);
+            names(&outcome.stderr, &["in the store, and may be wrong"]);
             assert_eq!(piped.ok(&["scan"]).lines().count(), loaded, "{bytes:?}");
         }
     }
@@ -234,7 +234,7 @@ fn a_packed_file_that_is_cut_off_loses_nothing_before_the_cut() {
     place.file("a.csv.gz", &packed);
     let outcome = place.run(&load);
     assert_eq!(outcome.status, Some(0), "{outcome:?}");
-    names(&outcome.stderr, &["going on where an earlier load"]);
+    names(&outcome.stderr, &["continuing where an earlier load"]);
     assert_eq!(place.ok(&["scan", "--keys-only"]).lines().count(), 100_000);
     // Zeros that the name promises more of.
     place.file("b.csv.gz", "k,v\n1,2\n");
@@ -393,7 +393,7 @@ fn a_store_without_room_is_not_the_file_s_fault() {
     ];
     let message = place.fails(1, &load);
     assert!(!message.contains("in the store"), "{message}");
-    assert!(!message.contains("mended"), "{message}");
+    assert!(!message.contains("fix the file"), "{message}");
     let records = place.ok(&["dump"]).lines().count() - 2;
     assert!((10..80).contains(&records), "{records}");
 }

@@ -25,7 +25,7 @@ fn changes_are_printed_in_their_order() {
     let rest: Vec<_> = printed.iter().map(|line| line[1..].join(" ")).collect();
     assert_eq!(
         rest[..2],
-        ["default keyspace_made", "default put stone granite"]
+        ["default keyspace_created", "default put stone granite"]
     );
     assert!(
         rest[2].starts_with(r"default put tab\there line\nend expires_ms="),
@@ -34,10 +34,10 @@ fn changes_are_printed_in_their_order() {
     assert_eq!(
         rest[3..],
         [
-            "other keyspace_made",
+            "other keyspace_created",
             r"other put \xff\x00 \\",
             "default delete stone",
-            "hits keyspace_made",
+            "hits keyspace_created",
             r"hits merge / onto_before=5 operands=\x01\x00\x00\x00\x00\x00\x00\x00",
             "other keyspace_dropped",
         ]
@@ -95,7 +95,7 @@ fn bad_positions_are_sentences() {
     names(&refused.stderr, &["here", "three numbers"]);
     names(
         &place.fails(1, &["changes", "--from", "900.64.5"]),
-        &["not in the log", "1.0.0"],
+        &["does not have all changes", "1.0.0"],
     );
     let both = place.run(&["changes", "--from", "1.0.0", "--consumer", "one"]);
     assert_eq!(both.status, Some(2));

@@ -264,14 +264,14 @@ fn requests_that_cannot_be_meant_are_refused() {
         "wipp",
         "fillseq",
         &[],
-        &["no target is named wipp", "wip, flex, empty"],
+        &["there is no target wipp", "wip, flex, empty"],
     );
     refuse(
         2,
         "wip",
         "fill",
         &[],
-        &["no workload is named fill;", "lab list"],
+        &["there is no workload fill;", "lab list"],
     );
     let twice = "wip#a,wip#a";
     refuse(2, twice, "fillseq", &[], &["wip#a is named twice"]);
@@ -337,8 +337,8 @@ fn a_peer_is_a_target_or_named_with_the_remedy() {
         assert_eq!(
             sentence.trim_end(),
             format!(
-                "gabion: {peer} is a peer that this program was built without; build it with \
-                 `cargo build --profile measure --features {}`",
+                "gabion: this program was built without the peer {peer}; build it with `cargo \
+                 build --profile measure --features {}`",
                 gabion_lab::targets::peer_feature(peer)
             )
         );
@@ -466,10 +466,10 @@ fn a_figure_shows_the_paper_s_numbers_beside_ours() {
     names(&outcome.stderr, &["figure 3.9 is about one structure"]);
     let outcome = bare(&["lab", "figure", "2.6"]);
     assert_eq!(outcome.status, Some(2), "{outcome:?}");
-    names(&outcome.stderr, &["name a directory by --dir"]);
+    names(&outcome.stderr, &["name one with --dir"]);
     for (name, scale, words) in [
-        ("7", "0.1", "no figure is named 7"),
-        ("2.6", "2", "a scale of 2"),
+        ("7", "0.1", "there is no figure 7"),
+        ("2.6", "2", "the scale 2"),
     ] {
         let outcome = figure(name, scale);
         assert_eq!(outcome.status, Some(2), "{outcome:?}");
@@ -608,7 +608,7 @@ fn the_memory_of_a_trial_can_be_limited() {
     small[9] = "1MiB";
     names(
         &refused(&place, 2, &small),
-        &["32.0 MiB of memory at least"],
+        &["at least 32.0 MiB of memory"],
     );
     let mut cached = arguments;
     cached[7] = "64";

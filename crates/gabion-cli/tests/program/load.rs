@@ -206,7 +206,7 @@ fn a_load_begins_anew_in_a_keyspace_that_a_program_dropped() {
         names(&place.fails(1, &load), &["100 records before it are"]);
         place.file("a.jsonl", format!("{good}{{\"key\":\"last\"}}\n"));
         let outcome = place.run(&load);
-        names(&outcome.stderr, &["going on", "after 100 records"]);
+        names(&outcome.stderr, &["continuing", "after 100 records"]);
         assert_eq!(count(), 101);
     }
 }
@@ -242,7 +242,7 @@ fn a_killed_load_goes_on_where_it_stopped() {
 
         let outcome = place.run(&arguments);
         assert_eq!(outcome.status, Some(0), "{outcome:?}");
-        names(&outcome.stderr, &["going on where an earlier load", file]);
+        names(&outcome.stderr, &["continuing where an earlier load", file]);
         let figures: Value = serde_json::from_str(&outcome.stdout).unwrap();
         let earlier = figures["records_loaded_earlier"].as_u64().unwrap();
         assert!(earlier > 0 && earlier < RECORDS, "{earlier}");

@@ -36,7 +36,7 @@ impl Group {
             println!("NOT TESTED: the files of the build, and of this test, are in memory");
             return None;
         }
-        let mut refused = "there is no control group for memory".to_owned();
+        let mut refused = "the system has no control group for memory".to_owned();
         for above in gabion_media::memory_groups() {
             // The limit of memory and swap together, of the first version, is none below it.
             let (limit, swap) = match above.is_unified {

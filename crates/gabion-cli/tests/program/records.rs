@@ -80,7 +80,7 @@ fn a_keyspace_has_options_of_its_own() {
     other.ok(&["put", "k", "v", "--engine", "flex"]);
     assert_eq!(other.ok(&["keyspace", "create", "plain"]), "plain\n");
     let packed = ["keyspace", "create", "packed", "--compression", "lz4"];
-    names(&other.fails(1, &packed), &["flex", "options of tables"]);
+    names(&other.fails(1, &packed), &["flex", "table options"]);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn the_notes_of_loads_are_in_no_keyspace_of_users() {
     }
     place.fails(1, &["load", "a.csv"]);
     let absent = place.fails(1, &["get", "k", "--keyspace", "absent"]);
-    names(&absent, &["it has: default"]);
+    names(&absent, &["choose from: default"]);
     assert!(!absent.contains("gabion.load"), "{absent}");
 }
 
@@ -369,7 +369,7 @@ fn a_checkpoint_is_a_store_and_takes_no_place_that_is_taken() {
     assert_eq!(copied.stdout, "before\n");
     assert_eq!(place.ok(&["get", "a"]), "after\n");
     let sentence = place.fails(1, &["checkpoint", "copy"]);
-    names(&sentence, &["copy", "exists already"]);
+    names(&sentence, &["copy", "already exists"]);
     names(
         &place.ok(&["checkpoint", "other", "--json"]),
         &["\"files\":"],
@@ -401,7 +401,7 @@ fn a_repair_saves_what_a_damaged_table_does_not_hold() {
     let new = place.path("new");
     let found = bare(&["scan", "--db", new.to_str().unwrap()]);
     assert_eq!(found.stdout, "b\ttwo\n");
-    names(&place.fails(1, &["repair", "new"]), &["exists already"]);
+    names(&place.fails(1, &["repair", "new"]), &["already exists"]);
     let said = place.run(&["repair", "other"]);
     assert_eq!(said.status, Some(1), "{said:?}");
     names(

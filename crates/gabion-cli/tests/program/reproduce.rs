@@ -163,7 +163,7 @@ fn an_interrupted_run_says_how_to_go_on() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     names(
         &stderr,
-        &["gabion: the run was interrupted; what is done is kept in"],
+        &["gabion: the run was interrupted; finished results are kept in"],
     );
     let page = fs::read_to_string(html).unwrap();
     names(&page, &["figure-3.1", "Not made yet: 2.3"]);
@@ -185,14 +185,14 @@ fn what_cannot_be_meant_is_refused_in_a_sentence() {
     refuse(
         &["--scale", "0.5"],
         &[
-            "reproduction of other terms (scale 0.001, not 0.5)",
+            "reproduction with other settings (scale 0.001, not 0.5)",
             "name another directory",
         ],
     );
-    refuse(&["--scale", "0"], &["a scale of 0 is not above 0"]);
+    refuse(&["--scale", "0"], &["the scale 0 must be above 0"]);
     refuse(
         &["--scale", SCALE, "--only", "7"],
-        &["no figure is named 7"],
+        &["there is no figure 7"],
     );
     let kept = dir.join("figure-3.1.json");
     fs::File::options()

@@ -117,7 +117,7 @@ fn what_cannot_be_done_is_said() {
     assert!(
         space
             .fails(1, &["cut", "2", "2"])
-            .contains("do not lie in the space")
+            .contains("are not within the space")
     );
     let file = space.place.file("text", "x");
     assert!(
@@ -176,7 +176,10 @@ fn no_space_is_made_among_other_things() {
 fn a_command_that_fails_makes_no_space() {
     let space = Space::new();
     let sentence = space.fails(1, &["insert", "5", "x"]);
-    assert!(sentence.contains("nothing at offset 5"), "{sentence}");
+    assert!(
+        sentence.contains("nothing can be inserted at offset 5"),
+        "{sentence}"
+    );
     let folder = space.place.path(".");
     space.fails(1, &["import", folder.to_str().unwrap()]);
     space.fails(1, &["import", space.place.path("none").to_str().unwrap()]);

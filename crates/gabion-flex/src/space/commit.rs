@@ -1,4 +1,4 @@
-//! What makes changes durable: commits of the log, and the checkpoints of the tree that shorten it.
+//! Durability of changes: commits of the log, and checkpoints of the tree, which shorten the log.
 //!
 //! # Order of a commit
 //! Data is written and synced; then a frame with the records of whole operations is appended to the

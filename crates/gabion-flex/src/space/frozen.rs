@@ -1,4 +1,4 @@
-//! Frozen spaces: the files of a moment, which stay as they are while the space goes on.
+//! Frozen spaces: the files as of one moment, unchanged while the space takes further writes.
 //!
 //! # Idea
 //! What a saved tree and its log refer to is written over by nobody before a later commit or save

@@ -1,4 +1,4 @@
-//! Collecting garbage: moving what is still in use out of little-used segments, and defragmenting.
+//! Garbage collection, which moves live data out of little-used segments, and defragmentation.
 //!
 //! # Progress
 //! Extents are cut where a segment ends, so segments are filled to the last byte. Moving the live

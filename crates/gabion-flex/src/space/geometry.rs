@@ -1,4 +1,4 @@
-//! Where things lie in the data file: segments, their blocks, and the footers of full segments.
+//! The geometry of the data file: segments, their blocks, and the footers of full segments.
 
 use super::layout::DATA_HEADER_BYTES;
 

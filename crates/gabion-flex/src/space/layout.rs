@@ -1,4 +1,4 @@
-//! What is in the files of a space, byte by byte.
+//! The layout of the files of a space, byte by byte.
 //!
 //! All numbers are little-endian. Every checksum is CRC-32C and begins with the magic of the file
 //! and the number of the space, so that the bytes of one file or space are not valid in another.

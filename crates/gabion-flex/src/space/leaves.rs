@@ -1,4 +1,4 @@
-//! Leaves of the tree that are not in memory: a budget, and how they come and go.
+//! The memory budget for leaves of the tree: how leaves are evicted and loaded.
 //!
 //! # Idea
 //! Random small insertions make about one extent each, so the tree may outgrow the memory that is

@@ -267,7 +267,7 @@ impl Iterator for RecordReader<'_> {
                         .collect(),
                 })
             }
-            _ => return Some(Err("a record of an unknown kind")),
+            _ => return Some(Err("the kind of a record is unknown")),
         }))
     }
 }

@@ -1,4 +1,4 @@
-//! How a space is laid out, and when it does what.
+//! Options of a space: its layout, and when it commits and collects garbage.
 
 use super::geometry::Geometry;
 use super::recovery::DurablePoint;
@@ -204,7 +204,7 @@ impl Options {
             return refuse("garbage_parts must be 1 to 31");
         }
         if self.log_bytes < 4 << 10 {
-            return refuse("log_bytes must be 4 KiB at least");
+            return refuse("log_bytes must be at least 4 KiB");
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Options {
         let least = 8 * geometry.segment_bytes();
         match self.capacity_bytes {
             Some(bytes) if bytes < least => Err(Error::Options {
-                what: format!("capacity_bytes must be eight segments at least, {least} bytes"),
+                what: format!("capacity_bytes must be at least eight segments, {least} bytes"),
             }),
             _ => Ok(()),
         }

@@ -1,5 +1,5 @@
-//! What readers and the writer share: the tree, the data that is not yet written, and the tables of
-//! checksums.
+//! State that readers and the writer share: the tree, data that is not written yet, and the tables
+//! of checksums.
 
 use std::sync::{Arc, OnceLock};
 

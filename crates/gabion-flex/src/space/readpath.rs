@@ -1,4 +1,4 @@
-//! A read, from the moment whose state it sees to the bytes.
+//! The read path, from the state of one moment to the bytes.
 //!
 //! # Idea
 //! Under the lock of the readers a read only looks up where its bytes are: that takes microseconds.

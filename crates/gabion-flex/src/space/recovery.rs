@@ -1,4 +1,4 @@
-//! Making a space, and finding its state again.
+//! Creation and recovery of a space.
 //!
 //! # What a recovery does
 //! It takes the newer valid header of the tree, loads the tree, and repeats the operations of the
@@ -88,7 +88,10 @@ pub(super) fn exists(disk: &Disk) -> Result<bool> {
 pub(super) fn no_tree(disk: &Disk) -> Error {
     Error::NotASpace {
         path: disk.path().to_path_buf(),
-        why: format!("it has no file {}", disk.path_of(TREE_NAME).display()),
+        why: format!(
+            "the directory has no file {}",
+            disk.path_of(TREE_NAME).display()
+        ),
     }
 }
 
@@ -100,7 +103,9 @@ pub(super) fn check_alone(disk: &Disk) -> Result<()> {
         None => Ok(()),
         Some(name) => Err(Error::NotASpace {
             path: disk.path().to_path_buf(),
-            why: format!("it holds something else, {name}; a space has a directory of its own"),
+            why: format!(
+                "the directory holds something else, {name}; choose a directory for the space alone"
+            ),
         }),
     }
 }
@@ -177,12 +182,12 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<RecoveredSpace>
     let (header, invalid) = TreeFile::read_header(disk)?;
     if header.space != sums.1 {
         let tree = disk.path_of(TREE_NAME);
-        let what = format!("it belongs to another space than {}", tree.display());
+        let what = format!("the file belongs to another space than {}", tree.display());
         return Err(damaged(disk, DATA_NAME, 0, &what));
     }
     if header.version < reached.tree_version {
         let what = format!(
-            "the newest header is that of version {}, but version {} was durable",
+            "the newest header has version {}, but version {} was durable",
             header.version, reached.tree_version
         );
         return Err(damaged(disk, TREE_NAME, 0, &what));
@@ -265,7 +270,7 @@ fn read_data_header(disk: &Disk) -> Result<(BlockSums, u64)> {
         .block_bytes(header.block_bytes);
     options
         .check()
-        .map_err(|_| damaged(disk, DATA_NAME, 0, "the header has sizes that no space has"))?;
+        .map_err(|_| damaged(disk, DATA_NAME, 0, "the sizes in the header are impossible"))?;
     let geometry = Geometry::new(header.segment_bytes, header.block_bytes);
     Ok((BlockSums::new(header.space, geometry), header.space))
 }
@@ -409,7 +414,7 @@ impl Replay<'_> {
         match LogHeader::decode(&log) {
             Ok(found) if (found.space, found.version) == (header.space, header.version) => {
                 if (log.len() as u64) < found.capacity {
-                    return Err(self.damaged(log.len() as u64, "the log was cut here"));
+                    return Err(self.damaged(log.len() as u64, "the log was truncated here"));
                 }
             }
             Ok(_) => return Err(self.damaged(0, "the log belongs to another tree")),
@@ -447,7 +452,7 @@ impl Replay<'_> {
         let proof = frames.proof(&log, offset);
         if proof > offset as u64 {
             let what = format!(
-                "the bytes are no valid frame, but the log was durable up to offset {proof}"
+                "the bytes are not a valid frame, but the log was durable up to offset {proof}"
             );
             return Err(self.damaged(offset as u64, &what));
         }

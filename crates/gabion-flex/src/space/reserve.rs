@@ -1,4 +1,4 @@
-//! Room that is kept aside, so that a full disk never keeps a space from giving room back.
+//! Reserved space on the disk, so that a space can free space even on a full disk.
 //!
 //! # Idea
 //! Removing bytes frees segments only when it is durable, and that takes room: for data that waits

@@ -1,4 +1,5 @@
-//! Which segments are in use, how much of each is, and which may be written next.
+//! The table of segments: which are in use, how much of each is live, and which may be written
+//! next.
 //!
 //! # Life of a segment
 //! free → open (its buffer is being filled) → full → dying (nothing in it is in use any more, but a

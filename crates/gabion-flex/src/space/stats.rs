@@ -1,4 +1,4 @@
-//! What a space holds and did, in figures.
+//! Statistics of a space.
 
 use gabion_media::WriteCounts;
 

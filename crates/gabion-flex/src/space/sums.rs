@@ -1,4 +1,4 @@
-//! Checksums of data: a table per segment, and the reads that they check.
+//! Checksums of data: a table per segment, and checked reads.
 
 use std::cell::RefCell;
 

@@ -1,5 +1,5 @@
-//! The tree file: nodes in slots, two headers in turns, and never a write over what the newest
-//! header leads to.
+//! The tree file: nodes in slots, and two headers that are written alternately. Nothing that the
+//! newest header refers to is ever overwritten.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Which segments a collection empties.
+//! Chooses the segments that a garbage collection empties.
 //!
 //! # Idea
 //! Emptying a segment of which the part `u` is live costs the writing of `u`, and wins `1 - u`. To

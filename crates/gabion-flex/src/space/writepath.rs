@@ -1,4 +1,4 @@
-//! Changes of a space, from the call to the point where they take effect.
+//! The write path: changes of a space, from the call to the point where they take effect.
 //!
 //! Every change is a group of edits. It is checked as a whole, then its data is placed in segments,
 //! which may fail, and then the edits are applied to the tree and to the records that wait for a

@@ -1,4 +1,4 @@
-//! The writer's half of a space: its files, its segments, and what waits for a commit.
+//! The writer's half of a space: files, segments, and changes that wait for a commit.
 
 use gabion_media::{LogFile, LogSync, Purpose, RandomFile};
 use parking_lot::MutexGuard;

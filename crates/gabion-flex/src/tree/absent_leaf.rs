@@ -1,4 +1,4 @@
-//! Leaves that are not in memory: which these are, and how they go and come.
+//! Absent leaves: leaves that are on the medium only, and how they are evicted and loaded.
 //!
 //! # Idea
 //! Leaves are nearly all of a tree, and each one that did not change since it was saved can be

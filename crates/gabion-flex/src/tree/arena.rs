@@ -1,5 +1,5 @@
-//! Nodes by number, in chunks that never move: growing costs no copy of what is there. A number is
-//! the chunk and the place in it.
+//! An arena of nodes in chunks that never move, so growing copies nothing. The number of a node is
+//! its chunk and its place there.
 //!
 //! Each chunk has room for twice as many nodes as the one before, so a small tree takes little
 //! memory, and a large one lies in few pieces, for which the system is asked for large pages: a

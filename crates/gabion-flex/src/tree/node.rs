@@ -1,4 +1,5 @@
-//! What leaves and inner nodes share: sorted lanes of numbers, and where a node was saved.
+//! Parts that leaves and inner nodes share: sorted lanes of numbers, and the place where a node was
+//! saved.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Nodes as bytes: saving what changed, and building a tree from what was saved.
+//! Encoding of nodes: saves changed nodes, and builds a tree from saved ones.
 
 use super::inner::Inner;
 use super::leaf::Leaf;

@@ -1,4 +1,4 @@
-//! Spaces that are opened for reading only: they hold the same, and nothing of them is written.
+//! Spaces that are opened opened read-only: they hold the same, and nothing of them is written.
 
 use gabion_flex::{Error, FlexSpace, Options};
 use gabion_media::{Disk, SimDisk, Tear};
@@ -27,7 +27,7 @@ fn assert_reads(sim: &SimDisk, options: &Options, expected: Option<&[u8]>) {
         space.write_at(0, b"x"),
         space.checkpoint(),
     ] {
-        let is_told = |error: &Error| error.to_string().contains("for reading only");
+        let is_told = |error: &Error| error.to_string().contains("opened read-only");
         assert!(refused.as_ref().is_err_and(is_told), "{refused:?}");
     }
     space.stats();

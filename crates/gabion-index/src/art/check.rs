@@ -1,4 +1,4 @@
-//! The invariants, checked; and what the registry knows of the trie.
+//! The check of the invariants, and the trie's entry in the registry.
 
 use std::borrow::Borrow;
 
@@ -67,7 +67,7 @@ impl<K: Item + ?Sized> Art<K> {
             let mut children: Vec<_> = node.children();
             children.sort_unstable_by_key(|(_, child)| child.0);
             if children.windows(2).any(|two| two[0].1 == two[1].1) {
-                return Err(Error::damaged("a child that a node has twice", node.at()));
+                return Err(Error::damaged("a duplicate child of a node", node.at()));
             }
             let end = Some(node.end()).filter(|end| !end.is_none());
             let branches = children

@@ -1,5 +1,5 @@
-//! Floors: from a key to the entry of the greatest key up to it. For who keeps a trie as a
-//! directory and can tell whether an answer is of use.
+//! Floor lookups: the entry of the greatest key up to a given one. For users that keep a trie as a
+//! directory and can check the answer.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

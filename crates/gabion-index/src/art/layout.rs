@@ -1,4 +1,4 @@
-//! What a P-ART keeps on its medium.
+//! The layout of a P-ART on its medium.
 //!
 //! All numbers are little-endian, all offsets count bytes from the start of the pool.
 //!

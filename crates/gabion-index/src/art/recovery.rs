@@ -1,4 +1,4 @@
-//! Making a trie, and finding it again.
+//! Creation and recovery of a trie.
 
 use std::marker::PhantomData;
 use std::mem::offset_of;

@@ -1,4 +1,4 @@
-//! New nodes: where two keys part, and where a node is too small or too large for its children.
+//! New nodes: where two keys diverge, and where a node is too small or too large for its children.
 
 use std::borrow::Borrow;
 

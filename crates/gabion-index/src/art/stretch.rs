@@ -1,4 +1,4 @@
-//! Stretches of children: what scans, and those who need all children, read of a node at a time.
+//! Stretches of children: the part of a node that a scan reads at a time.
 //!
 //! Of a node of 256 children a scan needs a few, so it reads a few. What byte a child has is told
 //! by another word than the child in all smaller nodes: to who looks while somebody changes them, a

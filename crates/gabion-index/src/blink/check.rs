@@ -1,4 +1,4 @@
-//! The rules of a tree, checked.
+//! The check of a tree's invariants.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ pub(crate) trait Checks: Tree {
                 node = self.node(range.neighbour)?;
             }
             if let Some(at) = named.first() {
-                let what = "a child that its neighbours do not know";
+                let what = "a child without a link from its neighbours";
                 return Err(Error::damaged(what, *at));
             }
             named = children;

@@ -1,4 +1,4 @@
-//! The way down a tree, and to the right where a split is not known above.
+//! The descent: down the tree, and to the right where the parent does not know a split yet.
 //!
 //! A search comes to its end, or says that there is damage, whatever the nodes hold: levels fall on
 //! the way down and stay on the way to the right, links that lead in a ring are found, and a search

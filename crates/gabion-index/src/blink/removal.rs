@@ -1,4 +1,4 @@
-//! Nodes that hold nothing are given up, and their range goes to the left neighbour.
+//! Removal of empty nodes: their range goes to the left neighbour.
 
 use std::sync::atomic::Ordering;
 

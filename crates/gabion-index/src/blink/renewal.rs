@@ -1,4 +1,4 @@
-//! The entries of a leaf are replaced as a whole: new nodes take its range in one step.
+//! Renewal: replaces a leaf with all its entries by new nodes, in one step.
 //!
 //! It is a split in which everything goes to the right. The new nodes are durable before the old
 //! one's link leads to them, and with that store its bound falls to its own low. From then on

@@ -1,4 +1,4 @@
-//! Growth: nodes split, and their parents are told.
+//! Splits of nodes, and the update of their parents.
 
 use std::sync::atomic::Ordering;
 

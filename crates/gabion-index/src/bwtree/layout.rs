@@ -1,4 +1,4 @@
-//! What a P-BwTree keeps on its medium.
+//! The layout of a P-BwTree on its medium.
 //!
 //! All numbers are little-endian, all offsets count bytes from the start of the pool or, where that
 //! is said, of the page. The root is that of `root.rs`, with the magic `GbBwtrW1` for keys that are

@@ -1,4 +1,4 @@
-//! Pages that hold little become one with a neighbour, and the tree lower.
+//! Merges small pages with a neighbour, and lowers the tree.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

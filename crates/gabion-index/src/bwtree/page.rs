@@ -1,4 +1,4 @@
-//! A page as one word of its cell describes it: what is in it, and where its range ends.
+//! A page, as the word in its cell describes it: its entries, and the end of its range.
 
 use std::cmp;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Making a tree, and finding it again.
+//! Creation and recovery of a tree.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What concerns all entries: counting, visits, the invariants.
+//! Operations on all entries: counts, visits, and the check of the invariants.
 
 use std::collections::HashSet;
 
@@ -73,7 +73,7 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
                     broken = Some("the place of an entry");
                 }
                 if !keys.insert(key) {
-                    broken = Some("a key, which is there twice,");
+                    broken = Some("a duplicate key");
                 }
             }
         });

@@ -1,4 +1,4 @@
-//! What concerns all entries: counting, visits, the invariants.
+//! Operations on all entries: counts, visits, and the check of the invariants.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -110,7 +110,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
                         return Err(wrong("the place of an entry"));
                     }
                     if !keys.insert(key) {
-                        return Err(wrong("a key, which is there twice,"));
+                        return Err(wrong("a duplicate key"));
                     }
                 }
             }

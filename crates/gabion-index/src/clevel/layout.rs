@@ -1,4 +1,4 @@
-//! What lies on the medium.
+//! The layout on the medium.
 //!
 //! **State**, behind the root
 //!

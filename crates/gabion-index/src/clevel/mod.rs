@@ -1,5 +1,6 @@
-//! Clevel hashing: levels of buckets that come and go beside lookups and writes, without locks on
-//! buckets. Lookups wait for nobody; writers wait for who makes a level, or moves their entry.
+//! Clevel hashing: levels of buckets that are added and removed during lookups and writes, without
+//! locks on buckets. Lookups never wait; a writer waits for a thread that adds a level or moves its
+//! entry.
 //!
 //! # Idea
 //! As in Level hashing, a key has two places, by two hashes, in each of two levels, one twice as

@@ -1,4 +1,4 @@
-//! Which levels there are, and the places of a key in them.
+//! The levels, and the places of a key in them.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Making a table, and finding it again, at a cost that does not depend on its size.
+//! Creation and recovery of a table, at a cost that does not depend on its size.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What concerns all entries: counting, visits, the invariants.
+//! Operations on all entries: counts, visits, and the check of the invariants.
 
 use std::collections::HashSet;
 
@@ -102,10 +102,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
                     return Err(Error::damaged("the place of an entry", segment.offset()));
                 }
                 if !keys.insert(self.key_of(word)?) {
-                    return Err(Error::damaged(
-                        "a key, which is there twice,",
-                        segment.offset(),
-                    ));
+                    return Err(Error::damaged("a duplicate key", segment.offset()));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What Dash keeps on its medium. The directory is that of `extendible`.
+//! The layout of Dash on its medium. The directory is that of `extendible`.
 //!
 //! **Root**, as in `root.rs`; its words after the magic: the seed, the planned number of entries,
 //! and the kind of keys, 0 for words and 1 for strings of bytes. Behind it the word of the

@@ -1,4 +1,4 @@
-//! Making a table, finding it again, and looking through its segments after that.
+//! Creation and recovery of a table, and the check of its segments after that.
 //!
 //! Opening reads the directory. What else a crash may have left is mended segment by segment, by
 //! the first writer that comes to one: an entry that was being moved is in two neighbours, and the

@@ -320,10 +320,7 @@ impl Extendible {
             checked.entries += check(segment, from)?;
             checked.blocks += 1;
             if !seen.insert(segment.offset()) {
-                return Err(Error::damaged(
-                    "a segment, which is there twice,",
-                    segment.offset(),
-                ));
+                return Err(Error::damaged("a duplicate segment", segment.offset()));
             }
             let directory = self.directory();
             for number in directory.entries_for(from, segment.depth()) {

@@ -1,4 +1,4 @@
-//! What a FAST&FAIR tree keeps on its medium.
+//! The layout of a FAST&FAIR tree on its medium.
 //!
 //! All numbers are little-endian, all offsets count bytes from the start of the pool.
 //!

@@ -1,4 +1,4 @@
-//! A node: how entries are found in it, and how they move without ever being lost.
+//! A node: searches, and moves of entries during which none is ever lost.
 //!
 //! # Order
 //! Keys never fall from slot to slot. Where two neighbours have the same key, the right one is the

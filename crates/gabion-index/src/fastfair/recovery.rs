@@ -1,4 +1,4 @@
-//! Making a tree, and finding it again; and the ways to its leaves in DRAM.
+//! Creation and recovery of a tree, and of the search paths to its leaves in DRAM.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The invariants, checked; and what the registry knows of the trie.
+//! The check of the invariants, and the trie's entry in the registry.
 
 use std::borrow::Borrow;
 
@@ -73,7 +73,7 @@ impl<K: Item + ?Sized> Hot<K> {
             }
             let node = self.node(child)?;
             if node.is_dead() {
-                return Err(Error::damaged("a node that is given up", child.at()));
+                return Err(Error::damaged("a retired node", child.at()));
             }
             self.check_node(child, &node)
         })?;

@@ -1,4 +1,4 @@
-//! Compaction: what deletes have left small is put together.
+//! Compaction: combines nodes that deletes have left small.
 
 use gabion_media::pmem::Guard;
 

@@ -1,4 +1,4 @@
-//! What a P-HOT keeps on its medium.
+//! The layout of a P-HOT on its medium.
 //!
 //! All numbers are little-endian, all offsets count bytes from the start of the pool. The root is
 //! that of `root.rs`, with the magic `GbPHotW1` for keys that are words and `GbPHotS1` for strings;

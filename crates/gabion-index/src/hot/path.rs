@@ -1,4 +1,4 @@
-//! The way down to a key: places in which children are, and when what is read there may be used.
+//! The path down to a key: the places of children, and when a value read there may be used.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Making a trie, and finding it again.
+//! Creation and recovery of a trie.
 
 use std::borrow::Borrow;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! What an index must have to be the base of a layered one.
+//! The interface of an index that can be the base of a layered one.
 
 use gabion_media::pmem::{BlockClaim, Medium, Pool, RoomRequest};
 

@@ -1,4 +1,4 @@
-//! The invariants, checked; and what the registry knows of layered indexes.
+//! The check of the invariants, and the entries of layered indexes in the registry.
 
 use gabion_media::pmem::Pool;
 
@@ -56,7 +56,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let (last, _) = self.last_changes(&chain);
         for (key, (logged, page)) in &last {
             if self.get(*key)? != logged.value {
-                return Err(Error::damaged("what the logs have last of a key", *page));
+                return Err(Error::damaged("the last log entry of a key", *page));
             }
         }
         let mut lkey = Some(0);

@@ -1,4 +1,4 @@
-//! What a layered index keeps on its medium, beside its base.
+//! The layout of a layered index on its medium, beside its base.
 //!
 //! All numbers are little-endian, all offsets count bytes from the start of the pool.
 //!

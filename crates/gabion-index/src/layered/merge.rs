@@ -1,4 +1,4 @@
-//! From the buffers into the base, and the floor that rises with it.
+//! Merges buffers into the base, and raises the floor of the logs.
 //!
 //! # Merge
 //! The pairs of a buffer are inserted into the base, one after the other in the order of their

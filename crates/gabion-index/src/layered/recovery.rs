@@ -1,4 +1,4 @@
-//! Making a layered index, and finding it again.
+//! Creation and recovery of a layered index.
 //!
 //! Recovery reads the logs and keeps the last change of each key that is above the floor. What of
 //! that the base does not have goes to buffers, in the order of positions. Nodes begin where parts
@@ -85,7 +85,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let bytes = pairs.saturating_mul(size_of::<Record>() as u64);
         if bytes > pool.len() {
             return Err(Error::Limit {
-                what: "log of so many write buffers",
+                what: "log of write buffers",
                 bytes,
                 limit: pool.len(),
             });

@@ -1,4 +1,4 @@
-//! What concerns all entries: counting, visits, the invariants.
+//! Operations on all entries: counts, visits, and the check of the invariants.
 
 use std::collections::HashSet;
 
@@ -61,14 +61,14 @@ impl<F: Form> LevelTable<F> {
             }
             for (key, value) in line.entries() {
                 if !value.is_whole() {
-                    return Err(wrong("a value, which was written in part,"));
+                    return Err(wrong("a partly written value"));
                 }
                 let places = self.places(&levels, self.hashes(key));
                 if !places.into_iter().any(|place| std::ptr::eq(place, line)) {
                     return Err(wrong("the place of an entry"));
                 }
                 if !keys.insert(key) {
-                    return Err(wrong("a key, which is there twice,"));
+                    return Err(wrong("a duplicate key"));
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Recovery: what was half done is done, at a cost that does not depend on the table's size.
+//! Recovery: completes an interrupted operation, at a cost that does not depend on the table's
+//! size.
 
 use std::sync::atomic::Ordering;
 

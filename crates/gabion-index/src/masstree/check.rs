@@ -1,4 +1,4 @@
-//! The invariants, checked; and what the registry knows of the tree.
+//! The check of the invariants, and the tree's entry in the registry.
 
 use super::layer::Layer;
 use super::node::Node;

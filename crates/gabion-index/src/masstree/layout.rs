@@ -1,4 +1,4 @@
-//! What a P-Masstree keeps on its medium.
+//! The layout of a P-Masstree on its medium.
 //!
 //! All numbers are little-endian, all offsets count bytes from the start of the pool. The root is
 //! that of `root.rs`, with the magic `GbMassW1` for keys that are words and `GbMassS1` for strings;

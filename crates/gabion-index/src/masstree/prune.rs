@@ -1,4 +1,4 @@
-//! Nodes and layers that hold nothing are given up.
+//! Removal of empty nodes and layers.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! What concerns all entries: counting, visits, the invariants.
+//! Operations on all entries: counts, visits, and the check of the invariants.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -138,7 +138,7 @@ impl<F: Form> ClhtTable<F> {
                 return Err(wrong("the home of an entry"));
             }
             if !keys.insert(key) {
-                return Err(wrong("a key, which is there twice,"));
+                return Err(wrong("a duplicate key"));
             }
         }
         Ok(())

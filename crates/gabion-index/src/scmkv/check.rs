@@ -1,4 +1,4 @@
-//! The invariants, checked.
+//! The check of the invariants.
 
 use std::collections::{HashMap, HashSet};
 

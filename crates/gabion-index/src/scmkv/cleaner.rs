@@ -1,4 +1,4 @@
-//! The thread of a store: it counts, cleans and enlarges in the background.
+//! The background thread of a store: counts live bytes, cleans pages and enlarges the hash table.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -1,4 +1,4 @@
-//! Garbage collection: pages of which little is live are emptied and given back.
+//! Garbage collection: empties and frees pages with few live bytes.
 //!
 //! # Idea
 //! The cleaner takes a full page, the one with the best ratio of benefit to cost as LFS defines it:

@@ -1,4 +1,4 @@
-//! What an SCMKV keeps on its medium.
+//! The layout of an SCMKV on its medium.
 //!
 //! All numbers are little-endian, all offsets and addresses count bytes from the start of the pool.
 //!

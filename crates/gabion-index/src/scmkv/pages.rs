@@ -1,4 +1,4 @@
-//! Pages: the lowest of the paper's three layers of allocation, and what DRAM knows of each page.
+//! Pages: the lowest of the paper's three layers of allocation, and the state of each page in DRAM.
 //!
 //! A page is a block of the pool, so the pool keeps it from being lost or given out twice, reserves
 //! space for it and frees it when its last reader is gone. The page table on the medium says which

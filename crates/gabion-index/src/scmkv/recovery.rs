@@ -468,7 +468,7 @@ impl Volume {
                 self.roll_back(record, &lost)?;
             }
         }
-        self.counts.rolled_back(lost.len() as u64);
+        self.counts.lost_records(lost.len() as u64);
         for (state, head) in open.iter().filter(|_| is_taken(Step::CloseRecovered)) {
             let scan = scans.iter().find(|scan| scan.number == head.number);
             let end = scan.map_or_else(|| self.end_of_chains(head), |scan| scan.end);

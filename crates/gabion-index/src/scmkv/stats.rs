@@ -13,7 +13,7 @@ pub(super) struct Counts {
     moved_bytes: AtomicU64,
     longest_chain: AtomicU64,
     chain_bytes: AtomicU64,
-    rolled_back: AtomicU64,
+    lost_records: AtomicU64,
 }
 
 // ORDER: Relaxed throughout: statistics.
@@ -27,8 +27,8 @@ impl Counts {
         self.moved_bytes.fetch_add(moved, Ordering::Relaxed);
     }
 
-    pub(super) fn rolled_back(&self, records: u64) {
-        self.rolled_back.fetch_add(records, Ordering::Relaxed);
+    pub(super) fn lost_records(&self, records: u64) {
+        self.lost_records.fetch_add(records, Ordering::Relaxed);
     }
 
     /// Lines of the longest chain since the table was made.
@@ -83,7 +83,7 @@ pub struct ScmkvStats {
     /// Buckets of the hash table.
     pub buckets: u64,
     /// Whether the table is moving to one of twice the size.
-    pub is_enlarging: bool,
+    pub is_growing: bool,
     /// Lines of the longest chain that was made since the table was. More than
     /// two say that the table is too small.
     pub longest_chain_lines: u64,
@@ -112,7 +112,7 @@ pub struct ScmkvStats {
     /// Records and chains that were moved for that.
     pub moved_bytes: u64,
     /// Number of records that the last recovery found to be lost.
-    pub rolled_back: u64,
+    pub lost_records: u64,
 }
 
 impl Volume {
@@ -142,7 +142,7 @@ impl Scmkv {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut stats = ScmkvStats {
             buckets: volume.table().buckets(),
-            is_enlarging: !volume.next_table().is_none(),
+            is_growing: !volume.next_table().is_none(),
             longest_chain_lines: volume.counts.longest_chain(),
             page_bytes: volume.pages.bytes,
             pages_max: volume.pages_max(),
@@ -150,7 +150,7 @@ impl Scmkv {
             deletes: load(&volume.counts.deletes),
             cleaned_pages: load(&volume.counts.cleaned_pages),
             moved_bytes: load(&volume.counts.moved_bytes),
-            rolled_back: load(&volume.counts.rolled_back),
+            lost_records: load(&volume.counts.lost_records),
             ..ScmkvStats::default()
         };
         for log in volume.logs.each() {

@@ -106,11 +106,11 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let lkey = self.router.key(node.lkey())?;
             let is_known = known.remove::<K::Owned>(&lkey) == Some(leaf.at);
             if is_known == is_first {
-                return Err(Error::damaged("what the backup knows of a leaf", leaf.at));
+                return Err(Error::damaged("the backup's entry of a leaf", leaf.at));
             }
             let routed = self.router.exact(lkey.borrow());
             if routed.is_some_and(|routed| routed != number) {
-                return Err(Error::damaged("what the router knows of a leaf", leaf.at));
+                return Err(Error::damaged("the router's entry of a leaf", leaf.at));
             }
             before = number + 1;
             match node.next().checked_sub(1) {
@@ -217,7 +217,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let hash = of_pair.seeded_hash(&self.seed);
             let is_first = KeyParts::of(of_pair).word == key;
             if leaf.tag(slot) != tag_of(hash) || !node.bloom.may_hold(hash) || !is_first {
-                return Err(Error::damaged("what is known of a key", leaf.at));
+                return Err(Error::damaged("the tag or the filter of a key", leaf.at));
             }
             if owned < lkey || hkey.as_ref().is_some_and(|hkey| owned >= *hkey) {
                 return Err(Error::damaged("a key of a leaf", leaf.at));

@@ -146,7 +146,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         }
         if leaf.count() + fresh.len() > N {
             return Err(Error::damaged(
-                "the room for what the logs have for a leaf",
+                "the space for the log entries of a leaf",
                 leaf.at + PAIRS_AT,
             ));
         }

@@ -268,7 +268,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         if needed == self.blocks_in_use() {
             Ok(())
         } else {
-            Err(Error::damaged("what an SPTree refers to", self.root))
+            Err(Error::damaged("a reference of an SPTree", self.root))
         }
     }
 }

@@ -55,7 +55,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
                     return Err(Error::damaged("the path of an entry", offset));
                 }
                 if !keys.insert(self.key_of(at.key(), at.value())?) {
-                    return Err(Error::damaged("a key, which is there twice,", offset));
+                    return Err(Error::damaged("a duplicate key", offset));
                 }
                 self.value_of(at.value())?;
             }

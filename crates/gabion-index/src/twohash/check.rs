@@ -1,4 +1,4 @@
-//! What concerns all entries: counting, visits, the invariants.
+//! Operations on all entries: counts, visits, and the check of the invariants.
 
 use std::collections::HashSet;
 
@@ -56,7 +56,7 @@ impl<S: Scheme> TwoHash<S> {
                     continue;
                 };
                 if !value.is_whole() {
-                    return Err(wrong("a value, which was written in part,"));
+                    return Err(wrong("a partly written value"));
                 }
                 let mut spots = S::spots(bits, self.hashes(key));
                 let is_its = spots.any(|spot| spot.line == number && spot.slots >> slot & 1 != 0);
@@ -64,7 +64,7 @@ impl<S: Scheme> TwoHash<S> {
                     return Err(wrong("the place of an entry"));
                 }
                 if !keys.insert(key) {
-                    return Err(wrong("a key, which is there twice,"));
+                    return Err(wrong("a duplicate key"));
                 }
             }
         }

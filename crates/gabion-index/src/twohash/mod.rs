@@ -1,5 +1,5 @@
-//! Hash tables with two hash functions that are built anew when they are full: what the baselines
-//! of Level hashing have in common.
+//! Hash tables with two hash functions that are rebuilt when full: the common part of Level
+//! hashing's baselines.
 //!
 //! # Idea
 //! A key has a few slots where it may be, by two hashes; a [`Scheme`] says which, in what order

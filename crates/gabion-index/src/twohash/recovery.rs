@@ -1,4 +1,4 @@
-//! Recovery: the table is found, and a movement that was half done is ended.
+//! Recovery: finds the table and completes an interrupted movement.
 
 use std::sync::atomic::Ordering;
 

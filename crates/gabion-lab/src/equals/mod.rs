@@ -74,7 +74,7 @@ impl EqualsOptions {
     /// [`Error::Request`] if a phase would have no time.
     pub fn settings(&self) -> Result<Settings, Error> {
         if self.seconds == 0 || self.first_seconds == 0 {
-            let sentence = "a phase needs at least a second, and so does the beginning of the fill";
+            let sentence = "a phase and the beginning of the fill must last at least a second";
             return Err(Error::Request(sentence.to_owned()));
         }
         Ok(Settings {

@@ -1,4 +1,4 @@
-//! What came of a comparison of equals, as a page of Markdown.
+//! The result of a comparison of equals, as a page of Markdown.
 //!
 //! The page says what was done in words that hold on every machine, then where it was done, then
 //! what each store is: its caches beside the data, and what it may lose. Figures are medians over

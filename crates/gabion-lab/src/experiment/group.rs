@@ -45,11 +45,11 @@ impl Group {
         // ORDER: Relaxed; the counter hands out numbers and publishes nothing.
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("gabion-lab-{}-{number}", std::process::id());
-        let mut refused = "there is no control group for memory".to_owned();
+        let mut refused = "the system has no control group for memory".to_owned();
         for above in groups {
             let dir = above.dir.join(&name);
             if let Err(error) = fs::create_dir(&dir) {
-                refused = format!("cannot make {}: {error}", dir.display());
+                refused = format!("cannot create {}: {error}", dir.display());
                 continue;
             }
             let is_unified = above.is_unified;
@@ -66,7 +66,7 @@ impl Group {
             }
         }
         Err(Error::Request(format!(
-            "the memory of a trial cannot be limited here: {refused}; run it as root, or in a \
+            "the memory of a trial cannot be limited here: {refused}; run the lab as root, or in a \
              control group that you may change"
         )))
     }
@@ -105,7 +105,7 @@ impl Group {
         let events = fs::read_to_string(self.group.dir.join(file)).unwrap_or_default();
         (kills(&events) > 0).then(|| {
             format!(
-                "the system ended it, because it needed more than its {} of memory",
+                "the system ended the trial, because it needed more than {} of memory",
                 bytes_text(self.bytes)
             )
         })

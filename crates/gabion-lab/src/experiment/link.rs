@@ -1,4 +1,4 @@
-//! The other side of a run: the process of a trial.
+//! The trial's side of the link to the run.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -26,7 +26,7 @@ pub fn serve(registry: &Registry, input: impl Read, output: &mut impl Write) -> 
         .map_err(|error| error.to_string());
     let trial: Trial = read
         .and_then(|_| serde_json::from_str(&text).map_err(|error| error.to_string()))
-        .map_err(|why| Error::Request(format!("the trial cannot be read: {why}")))?;
+        .map_err(|why| Error::Request(format!("cannot read the trial: {why}")))?;
     // A run that is killed must not leave this process behind: stopped for ever, or at work beside
     // the next run. Where the system does not do that, somebody has to end it by hand.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));

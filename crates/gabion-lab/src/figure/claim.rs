@@ -1,4 +1,4 @@
-//! What a paper claims, where our number for it is found, and what is said of the two.
+//! Claims of a paper: each with the place of our number for it, and the verdict.
 //!
 //! A claim about one structure names a number among the rows of its figure, so the overview can say
 //! nothing that the figure does not. A claim about a store is computed from the results of its

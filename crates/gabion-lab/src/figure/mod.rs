@@ -1,4 +1,5 @@
-//! Figures and tables of the papers: how each is made, what it shows, what the paper claims of it.
+//! Figures and tables of the papers: how each is made, what it shows, and what the paper claims
+//! about it.
 //!
 //! A [`Figure`] is made in one of three ways ([`FigureSource`]): by runs of stores
 //! ([`crate::stores`]), or by a function about one structure ([`crate::structure`]), with files or

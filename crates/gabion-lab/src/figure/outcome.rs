@@ -1,11 +1,11 @@
-//! What came of a figure.
+//! The outcome of a figure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::result::PhaseResult;
 use crate::rows::Table;
 
-/// What came of a figure.
+/// The outcome of a figure.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// The figure's name.

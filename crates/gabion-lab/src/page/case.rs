@@ -1,4 +1,4 @@
-//! One case: its charts, and what must be known about them.
+//! One case: its charts, with the notes that they need.
 
 use std::fmt::{self, Write};
 

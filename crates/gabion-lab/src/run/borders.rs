@@ -1,4 +1,4 @@
-//! How a store divides its keys while the keys that it is given change: the paper's figure 2.7.
+//! How a store divides its keys while the distribution of new keys changes: the paper's figure 2.7.
 //!
 //! Asked after each quarter of the phase, since each quarter has a region of its own.
 

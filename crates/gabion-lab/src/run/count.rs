@@ -1,4 +1,4 @@
-//! Counts the records of a store, to see whether it holds those that it was given.
+//! Counts the records of a store, to check that it holds all that were written.
 
 use super::Runner;
 use crate::Error;

@@ -1,4 +1,4 @@
-//! Lets the threads of a phase work, makes them wait while others have their turn, and ends them.
+//! Starts, pauses and ends the threads of a phase, so that several stores can take turns.
 //!
 //! A thread looks at the gate before each call, which costs a load and a branch. While the gate is
 //! open nobody takes a lock.

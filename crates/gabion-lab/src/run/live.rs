@@ -1,4 +1,4 @@
-//! Which records the store holds, so that its size can be compared with theirs.
+//! Tracks which records a store holds, so that its size can be compared with theirs.
 //!
 //! Nothing of it is kept while a phase is measured. Afterwards the phase's requests are drawn once
 //! more from its own random numbers, which gives the records that it put and deleted. Of threads

@@ -1,4 +1,4 @@
-//! What the threads of a phase did, put together.
+//! The combined outcome of the threads of a phase.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) fn check(workload: &Workload, wanted: u64, outcome: &Outcome) -> Resu
     let name = workload.name;
     if outcome.operations != wanted && !outcome.is_capped {
         return Err(Error::Meaningless(format!(
-            "{name} did {} of {}; its figures would mean nothing",
+            "{name} did only {} of {}, so the figures would mean nothing",
             outcome.operations,
             counted(wanted, "operation", "operations")
         )));
@@ -53,7 +53,7 @@ pub(super) fn check(workload: &Workload, wanted: u64, outcome: &Outcome) -> Resu
     let reads = workload.mix.iter().any(|(op, _)| op.must_find());
     if reads && outcome.operations > 0 && outcome.found == 0 {
         return Err(Error::Meaningless(format!(
-            "{name} found no record at all: run a fill of the same --num and --key-size first"
+            "{name} found no record at all; run a fill with the same --num and --key-size first"
         )));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! When the next operation is due, and waiting for it.
+//! The schedule of an open loop: when the next operation is due, and the wait for it.
 //!
 //! An operation that is due while the thread is still busy with the one before starts late, and its
 //! latency counts from the moment at which it was due. So a store that stops for a while is charged

@@ -1,4 +1,4 @@
-//! Throughput over time: what the threads have done, looked at in even intervals.
+//! Throughput over time, sampled at even intervals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a thread asks for next: operations, records and their keys, drawn some at a time.
+//! The requests of a thread: operations, records and their keys, drawn in blocks.
 //!
 //! Drawing a block of requests at once costs a fraction of drawing each by itself, since nothing in
 //! one depends on the others, and it keeps the lab's own work out of the latencies: a block is

@@ -1,4 +1,4 @@
-//! What a restart costs: a store is opened that a killed process left.
+//! The cost of a restart: opens a store that a killed process left.
 //!
 //! The opening alone is timed. Then all records are counted, unmeasured, and must be as many as the
 //! phases before had left.

@@ -1,4 +1,4 @@
-//! What all phases of a run share.
+//! Settings that all phases of a run share.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::workload::{Distribution, ValueSizes};
 /// The longest value, that of Gabion's engines which take the longest ones.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 
-/// What all phases of a run share.
+/// Settings that all phases of a run share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Records in the data set, and operations of phases that only write.

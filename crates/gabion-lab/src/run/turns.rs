@@ -1,5 +1,5 @@
-//! Turns: processes of one repetition that work one at a time, a little each, so that all of them
-//! meet the machine in the same state.
+//! Turns: the processes of one repetition work one at a time, a little each, so that all meet the
+//! machine in the same state.
 //!
 //! A phase gives its turn away when it has worked for so long, and waits for the next one. What
 //! passes until then belongs to others and counts nowhere: neither in the seconds of the phase nor

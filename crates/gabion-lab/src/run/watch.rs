@@ -1,5 +1,5 @@
-//! Watches the threads of a phase: notes what they have done, ends them when their time is up, and
-//! cuts the phase into turns.
+//! Watches the threads of a phase: records their progress, ends them when their time is up, and
+//! divides the phase into turns.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

@@ -350,7 +350,7 @@ impl<'r> Worker<'r> {
             }
             Operation::Compact => self.run.store.compact()?,
             Operation::Restart => {
-                let sentence = "a restart needs processes of its own: use `gabion lab run`";
+                let sentence = "a restart needs a process of its own; use `gabion lab run`";
                 return Err(Error::Request(sentence.to_owned()));
             }
             Operation::Rest => {

@@ -1,4 +1,4 @@
-//! What the model of the medium counts, behind caches that are smaller with what is measured.
+//! Counts of the model of the medium, behind caches scaled down with the measured structure.
 
 use std::borrow::Borrow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where in the source the study's lines come from.
+//! Maps the study's lines to places in the source.
 //!
 //! Each line that reaches the queue is put down to the place in the source that flushed it, and so
 //! is each line of the media, to the place whose line in the queue began it: lines that join one

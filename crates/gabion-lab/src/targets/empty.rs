@@ -1,4 +1,4 @@
-//! The target that does nothing: what remains is the cost of the lab itself.
+//! A target that does nothing, and so measures the cost of the lab itself.
 
 use std::hint::black_box;
 

@@ -106,7 +106,7 @@ impl Registry {
         }
         let names: Vec<_> = self.targets.iter().map(|target| target.name).collect();
         Err(Error::Request(format!(
-            "no target is named {name}; there are {}",
+            "there is no target {name}; choose from: {}",
             names.join(", ")
         )))
     }
@@ -144,7 +144,9 @@ mod tests {
         assert!(sentence("redb").ends_with("--features rust-peers`"));
         assert!(sentence("bf-tree").ends_with("--features rust-peers`"));
         assert!(sentence("tidesdb").ends_with("--features tidesdb`"));
-        assert!(sentence("rocks").contains("no target is named rocks; there are wip, flex, empty"));
+        assert!(
+            sentence("rocks").contains("there is no target rocks; choose from: wip, flex, empty")
+        );
         let mut peer = empty::TARGET;
         peer.name = "rocksdb";
         let registry = Registry::new(&[peer]);

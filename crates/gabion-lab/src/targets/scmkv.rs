@@ -94,12 +94,12 @@ fn pool_bytes(options: &StoreOptions) -> u64 {
 fn open_engine(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
     let mapped = MappedOptions::default()
         .pool_bytes(pool_bytes(options))
-        .records_planned(options.records);
+        .expected_records(options.records);
     let store = options_of(Engine::Scmkv, options).mapped(mapped);
     let settings = json!({
         "durability": store.durability.to_string(),
         "pool_bytes": store.mapped.pool_bytes,
-        "records_planned": store.mapped.records_planned,
+        "expected_records": store.mapped.expected_records,
         "space_amplification_max": store.space_amplification_max,
         "background_threads": store.background_threads,
     });

@@ -45,7 +45,7 @@ fn pool_bytes(options: &StoreOptions) -> u64 {
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
     let mapped = MappedOptions::default()
         .pool_bytes(pool_bytes(options))
-        .records_planned(options.records);
+        .expected_records(options.records);
     let store = options_of(Engine::Sptree, options).mapped(mapped);
     let settings = json!({
         "durability": store.durability.to_string(),

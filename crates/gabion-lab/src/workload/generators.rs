@@ -1,4 +1,4 @@
-//! Which record the next request is about: the key distributions.
+//! Key distributions: choose the record of the next request.
 //!
 //! Every generator takes constant time and memory per draw and gives the same sequence for the
 //! same seed.

@@ -554,7 +554,7 @@ impl Workload {
             return Some("it keeps no order of keys");
         }
         if self.is_walk_back() && !abilities.backward {
-            return Some("it cannot step against the order of keys");
+            return Some("it cannot scan in reverse order");
         }
         if self.has_transactions() && !abilities.transactions {
             return Some("it has no transactions");

@@ -1,4 +1,4 @@
-//! The lock of a directory: one opener at a time.
+//! The lock of a directory: it can be open only once at a time.
 //!
 //! # What is locked
 //! On the system these are advisory locks (flock), which the kernel releases when the process ends

@@ -1,4 +1,4 @@
-//! Letting the system begin to write what it has in memory of a file, long before a sync.
+//! Early writeback: makes the system write a file's dirty pages long before a sync.
 //!
 //! A system that keeps written pages in memory leaves the medium idle until a sync asks for all of
 //! them, and the caller idle from then on. Who knows that a range is complete can let the two work

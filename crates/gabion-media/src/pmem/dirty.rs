@@ -1,4 +1,4 @@
-//! Which pages of a medium changed since its last checkpoint.
+//! Tracks the pages of a medium that changed since its last checkpoint.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Reclamation: a block is free for others only when nobody reads it any more.
+//! Epoch-based reclamation: a block is reused only when no reader can have it any more.
 //!
 //! # Idea
 //! Readers hold a [`Guard`] while they use what they found. A block that was made unreachable goes

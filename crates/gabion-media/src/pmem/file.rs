@@ -1,4 +1,4 @@
-//! The file of a pool: creating, locking, reserving space, and what the system tells of it.
+//! The file of a pool: creation, locking, reservation of space, and its properties.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

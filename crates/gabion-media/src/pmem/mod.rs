@@ -1,4 +1,4 @@
-//! Persistent memory: what structures that live in it stand on.
+//! Persistent memory: the foundation of structures that live in it.
 //!
 //! # Idea
 //! A [`Pool`] is a file mapped into memory (or memory alone), with an allocator. Structures in it

@@ -1,4 +1,4 @@
-//! Offsets: what media hold in the place of pointers.
+//! Offsets, which media hold instead of pointers.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How a pool is created and opened, and what it then promises.
+//! Options of a pool: how it is created and opened, and its durability class.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What tells whether the system still has in memory what was stored to a pool's file.
+//! Page witnesses, which tell whether the system still has in memory what was stored to a pool's
+//! file.
 //!
 //! # The question
 //! A pool on an ordinary file that was not closed is to be trusted if its process ended and the

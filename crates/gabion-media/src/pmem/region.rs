@@ -1,4 +1,4 @@
-//! Memory that a pool lies in: of the process, or a mapped file.
+//! The memory of a pool: anonymous memory of the process, or a mapped file.
 //!
 //! # Invariants
 //! - I1. `start` is the address of `len` readable and writable bytes until the region is dropped,

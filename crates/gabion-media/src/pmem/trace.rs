@@ -1,4 +1,4 @@
-//! What is done to persistent memory, step by step.
+//! Traces of what is done to persistent memory, step by step.
 //!
 //! A watched medium reports each [`TraceEvent`] to its [`Watcher`], in the order in which the
 //! stores become visible to other threads. The cost model counts them as they come; the crash

@@ -266,6 +266,6 @@ impl Session for TidesSession<'_> {
     }
 
     fn steps_back(&mut self, _from: &[u8]) -> Result<Steps<'_>, Error> {
-        Err(fail("it cannot step against the order of keys"))
+        Err(fail("it cannot scan in reverse order"))
     }
 }

@@ -1,12 +1,12 @@
-//! What commands do with their keys and channels, as far as users may be kept from it.
+//! Access of commands to keys and channels, as permissions restrict it.
 
-use super::rights::Access;
+use super::rights::KeyAccess;
 use crate::args::Args;
 use crate::command::{Command, READONLY, WRITE};
 
 /// What a command, by its full name, does with its first key and with all others.
-pub(crate) fn of_keys(command: &Command, name: &str, args: Args<'_>) -> (Access, Access) {
-    use Access as A;
+pub(crate) fn of_keys(command: &Command, name: &str, args: Args<'_>) -> (KeyAccess, KeyAccess) {
+    use KeyAccess as A;
     let both = |access| (access, access);
     match name {
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "strlen"

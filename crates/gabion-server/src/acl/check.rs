@@ -1,20 +1,20 @@
-//! Keeps users from what they may not do, and notes it down.
+//! Checks permissions, and logs denials.
 
 use super::access;
-use super::log::Entry;
-use super::rights::{Rights, Selector};
+use super::log::AclLogEntry;
+use super::rights::{AclSelector, UserPermissions};
 use super::users::User;
 use crate::args::Args;
 use crate::clients::now_ms;
-use crate::command::{Command, Commands, NO_AUTH};
+use crate::command::{Command, CommandTable, NO_AUTH};
 use crate::fault::{Fault, Result};
 use crate::server::Server;
 use crate::session::Session;
 
-/// Why a command may not run. Of several reasons the greatest is told, since it is that of the
-/// selector which allows most.
+/// Why a command may not run. Of several reasons the greatest is reported: that of the selector
+/// that allows most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Denied {
+pub(crate) enum AclDenial {
     /// It may not run at all.
     Command,
     /// Not on the key at that place among the arguments.
@@ -23,15 +23,15 @@ pub(crate) enum Denied {
     Channel(usize),
 }
 
-impl Selector {
+impl AclSelector {
     fn check(
         &self,
-        commands: &Commands,
+        commands: &CommandTable,
         command: &Command,
         args: Args<'_>,
-    ) -> std::result::Result<(), Denied> {
+    ) -> std::result::Result<(), AclDenial> {
         if !command.has(NO_AUTH) && !self.commands.has(command, args) {
-            return Err(Denied::Command);
+            return Err(AclDenial::Command);
         }
         let name = commands.entry(command).name.as_str();
         if !self.has_all_keys {
@@ -39,7 +39,7 @@ impl Selector {
             for (index, place) in command.key_places(args).enumerate() {
                 let access = if index == 0 { first } else { others };
                 if !self.has_key(args.at(place), access) {
-                    return Err(Denied::Key(place));
+                    return Err(AclDenial::Key(place));
                 }
             }
         }
@@ -47,25 +47,25 @@ impl Selector {
             let (mut places, is_pattern) = access::channels(name, args);
             if let Some(place) = places.find(|place| !self.has_channel(args.at(*place), is_pattern))
             {
-                return Err(Denied::Channel(place));
+                return Err(AclDenial::Channel(place));
             }
         }
         Ok(())
     }
 }
 
-impl Rights {
+impl UserPermissions {
     /// Checks whether a command may run. Takes time by patterns and keys.
     ///
     /// # Errors
     /// Why it may not.
     pub(crate) fn check(
         &self,
-        commands: &Commands,
+        commands: &CommandTable,
         command: &Command,
         args: Args<'_>,
-    ) -> std::result::Result<(), Denied> {
-        let mut reason = Denied::Command;
+    ) -> std::result::Result<(), AclDenial> {
+        let mut reason = AclDenial::Command;
         for selector in self.all_selectors() {
             match selector.check(commands, command, args) {
                 Ok(()) => return Ok(()),
@@ -78,7 +78,7 @@ impl Rights {
     /// Whether a command may run and read any key besides, which `SORT` does by its patterns.
     pub(crate) fn reads_all_keys(
         &self,
-        commands: &Commands,
+        commands: &CommandTable,
         command: &Command,
         args: Args<'_>,
     ) -> bool {
@@ -95,10 +95,10 @@ impl User {
     /// Why it may not.
     pub(crate) fn check(
         &self,
-        commands: &Commands,
+        commands: &CommandTable,
         command: &Command,
         args: Args<'_>,
-    ) -> std::result::Result<(), Denied> {
+    ) -> std::result::Result<(), AclDenial> {
         match self.is_unlimited() {
             true => Ok(()),
             false => self.rights().check(commands, command, args),
@@ -108,7 +108,7 @@ impl User {
 
 /// Where a command is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Context {
+pub(crate) enum AclContext {
     /// Where it arrives, or is served.
     TopLevel,
     /// Where it is queued between `MULTI` and `EXEC`.
@@ -119,12 +119,12 @@ pub(crate) enum Context {
     Script,
 }
 
-impl Context {
+impl AclContext {
     fn name(self) -> &'static str {
         match self {
-            Context::TopLevel => "toplevel",
-            Context::Multi | Context::Exec => "multi",
-            Context::Script => "lua",
+            AclContext::TopLevel => "toplevel",
+            AclContext::Multi | AclContext::Exec => "multi",
+            AclContext::Script => "lua",
         }
     }
 }
@@ -135,19 +135,19 @@ impl Context {
 /// Why it may not.
 pub(crate) fn check(
     server: &Server,
-    commands: &Commands,
+    commands: &CommandTable,
     session: &Session,
     (command, args): (&Command, Args<'_>),
-    context: Context,
+    context: AclContext,
 ) -> Result<()> {
     let Err(denied) = session.user.check(commands, command, args) else {
         return Ok(());
     };
     let name = &commands.entry(command).name;
     let (reason, object) = match denied {
-        Denied::Command => ("command", name.as_bytes()),
-        Denied::Key(place) => ("key", args.at(place)),
-        Denied::Channel(place) => ("channel", args.at(place)),
+        AclDenial::Command => ("command", name.as_bytes()),
+        AclDenial::Key(place) => ("key", args.at(place)),
+        AclDenial::Channel(place) => ("channel", args.at(place)),
     };
     note(
         server,
@@ -157,39 +157,39 @@ pub(crate) fn check(
         &session.user.name,
     );
     let why = match denied {
-        Denied::Command => "can't run this command or subcommand",
-        Denied::Key(_) => {
+        AclDenial::Command => "can't run this command or subcommand",
+        AclDenial::Key(_) => {
             "can't access at least one of the keys mentioned in the command arguments"
         }
-        Denied::Channel(_) => "can't publish to the channel mentioned in the command",
+        AclDenial::Channel(_) => "can't publish to the channel mentioned in the command",
     };
     Err(Fault::new(match context {
-        Context::TopLevel | Context::Multi => {
+        AclContext::TopLevel | AclContext::Multi => {
             let what = match denied {
-                Denied::Command => format!("run the '{name}' command"),
-                Denied::Key(_) => "access one of the keys used as arguments".to_owned(),
-                Denied::Channel(_) => "access one of the channels used as arguments".to_owned(),
+                AclDenial::Command => format!("run the '{name}' command"),
+                AclDenial::Key(_) => "access one of the keys used as arguments".to_owned(),
+                AclDenial::Channel(_) => "access one of the channels used as arguments".to_owned(),
             };
             format!("NOPERM this user has no permissions to {what}")
         }
-        Context::Exec => format!(
+        AclContext::Exec => format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and \
              the EXEC call. This command is no longer allowed for the following reason: {why}"
         ),
-        Context::Script => format!("ERR The user executing the script {why}"),
+        AclContext::Script => format!("ERR The user executing the script {why}"),
     }))
 }
 
 /// What `ACL DRYRUN` says of a command that is denied.
-pub(crate) fn explain(denied: Denied, name: &str, args: Args<'_>) -> Vec<u8> {
+pub(crate) fn explain(denied: AclDenial, name: &str, args: Args<'_>) -> Vec<u8> {
     let access = |place, kind: &str| {
         let quoted = [b"access the '", args.at(place), b"' ", kind.as_bytes()];
         quoted.concat()
     };
     let what = match denied {
-        Denied::Command => format!("run the '{name}' command").into_bytes(),
-        Denied::Key(place) => access(place, "key"),
-        Denied::Channel(place) => access(place, "channel"),
+        AclDenial::Command => format!("run the '{name}' command").into_bytes(),
+        AclDenial::Key(place) => access(place, "key"),
+        AclDenial::Channel(place) => access(place, "channel"),
     };
     [b"This user has no permissions to ", what.as_slice()].concat()
 }
@@ -198,12 +198,12 @@ pub(crate) fn explain(denied: Denied, name: &str, args: Args<'_>) -> Vec<u8> {
 pub(crate) fn note(
     server: &Server,
     session: &Session,
-    (reason, context): (&'static str, Context),
+    (reason, context): (&'static str, AclContext),
     object: &[u8],
     user: &[u8],
 ) {
     let most = server.settings.text("acllog-max-len");
-    let entry = Entry {
+    let entry = AclLogEntry {
         count: 1,
         reason,
         context: context.name(),

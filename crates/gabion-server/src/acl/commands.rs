@@ -1,14 +1,14 @@
-//! Sets of commands: what rules such as `+get`, `-@write` and `+config|get` add up to.
+//! Sets of commands that rules such as `+get`, `-@write` and `+config|get` define.
 //!
 //! A set begins with all commands or with none, and its rules change it in their order. They are
 //! kept, so that a set is shown as it was made; a rule that changes nothing is left out, and so
 //! is one that a later rule overrules as a whole.
 
 use crate::args::Args;
-use crate::command::{Command, Commands};
+use crate::command::{Command, CommandTable};
 
-use super::rules::Unfit;
-use super::set::{Bits, CommandSet, Rule, Sum, Target};
+use super::rules::AclRuleError;
+use super::set::{AllowedCommands, CommandBitmap, CommandRule, CommandSet, RuleTarget};
 
 /// The only command behind whose name a rule may have any word: with Redis, its subcommands are
 /// mere arguments.
@@ -16,7 +16,7 @@ const OPEN_CONTAINER: &str = "debug";
 
 impl CommandSet {
     /// All commands, or none.
-    pub(crate) fn new(commands: &Commands, all: bool) -> CommandSet {
+    pub(crate) fn new(commands: &CommandTable, all: bool) -> CommandSet {
         let mut set = CommandSet {
             begins_with_all: all,
             ..CommandSet::default()
@@ -41,17 +41,17 @@ impl CommandSet {
     /// When there is no such command or category.
     pub(crate) fn apply(
         &mut self,
-        commands: &Commands,
+        commands: &CommandTable,
         adds: bool,
         target: &[u8],
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), AclRuleError> {
         let target = parse(commands, adds, target)?;
         let covers = commands_of(commands, &target);
         // A rule about nothing else than this one is overruled by it.
-        let is_overruled = |rule: &Rule| match (&rule.target, &target) {
-            (Target::FirstArgument(..), Target::FirstArgument(..)) => rule.target == target,
-            (_, Target::FirstArgument(..)) => false,
-            (Target::FirstArgument(command, _), _) => covers.has(*command),
+        let is_overruled = |rule: &CommandRule| match (&rule.target, &target) {
+            (RuleTarget::FirstArgument(..), RuleTarget::FirstArgument(..)) => rule.target == target,
+            (_, RuleTarget::FirstArgument(..)) => false,
+            (RuleTarget::FirstArgument(command, _), _) => covers.has(*command),
             (other, _) => {
                 let others = commands_of(commands, other);
                 let mut ids = 0..commands.count();
@@ -60,7 +60,7 @@ impl CommandSet {
         };
         let mut rules = std::mem::take(&mut self.rules);
         rules.retain(|rule| !is_overruled(rule));
-        rules.push(Rule { adds, target });
+        rules.push(CommandRule { adds, target });
         self.sum = self.add_up(commands, &[]);
         for rule in rules {
             self.rules.push(rule);
@@ -73,13 +73,13 @@ impl CommandSet {
         Ok(())
     }
 
-    fn add_up(&self, commands: &Commands, rules: &[Rule]) -> Sum {
-        let mut sum = Sum::default();
+    fn add_up(&self, commands: &CommandTable, rules: &[CommandRule]) -> AllowedCommands {
+        let mut sum = AllowedCommands::default();
         for id in 0..commands.count() {
             sum.bits.set(id, self.begins_with_all);
         }
         for rule in rules {
-            if let Target::FirstArgument(command, word) = &rule.target {
+            if let RuleTarget::FirstArgument(command, word) = &rule.target {
                 sum.first_arguments.push((*command, word.clone()));
                 continue;
             }
@@ -94,7 +94,7 @@ impl CommandSet {
     }
 
     /// The rules, as they can be given again.
-    pub(crate) fn describe(&self, commands: &Commands) -> Vec<u8> {
+    pub(crate) fn describe(&self, commands: &CommandTable) -> Vec<u8> {
         let mut text = match self.begins_with_all {
             true => b"+@all".to_vec(),
             false => b"-@all".to_vec(),
@@ -102,14 +102,14 @@ impl CommandSet {
         for rule in &self.rules {
             text.extend_from_slice(if rule.adds { b" +" } else { b" -" });
             match &rule.target {
-                Target::Category(category) => {
+                RuleTarget::Category(category) => {
                     text.push(b'@');
                     text.extend_from_slice(category.as_bytes());
                 }
-                Target::Command(command) => {
+                RuleTarget::Command(command) => {
                     text.extend_from_slice(commands.at(*command).name.as_bytes());
                 }
-                Target::FirstArgument(command, word) => {
+                RuleTarget::FirstArgument(command, word) => {
                     text.extend_from_slice(commands.at(*command).name.as_bytes());
                     text.push(b'|');
                     text.extend_from_slice(word);
@@ -121,49 +121,49 @@ impl CommandSet {
 }
 
 /// The commands that a rule is about.
-fn commands_of(commands: &Commands, target: &Target) -> Bits {
-    let mut bits = Bits::default();
+fn commands_of(commands: &CommandTable, target: &RuleTarget) -> CommandBitmap {
+    let mut bits = CommandBitmap::default();
     match target {
-        Target::Category(category) => {
+        RuleTarget::Category(category) => {
             for entry in commands.entries() {
                 bits.set(entry.command.number, entry.categories.contains(category));
             }
         }
-        Target::Command(command) => {
+        RuleTarget::Command(command) => {
             bits.set(*command, true);
             for below in commands.at(*command).command.subcommands {
                 bits.set(below.number, true);
             }
         }
-        Target::FirstArgument(..) => {}
+        RuleTarget::FirstArgument(..) => {}
     }
     bits
 }
 
-fn parse(commands: &Commands, adds: bool, text: &[u8]) -> Result<Target, Unfit> {
+fn parse(commands: &CommandTable, adds: bool, text: &[u8]) -> Result<RuleTarget, AclRuleError> {
     if let Some(category) = text.strip_prefix(b"@") {
-        let category = commands.category(category).ok_or(Unfit::Unknown)?;
-        return Ok(Target::Category(category));
+        let category = commands.category(category).ok_or(AclRuleError::Unknown)?;
+        return Ok(RuleTarget::Category(category));
     }
     let mut words = text.splitn(3, |byte| *byte == b'|');
     let (name, word) = (words.next().unwrap_or_default(), words.next());
-    let command = commands.find(name).ok_or(Unfit::Unknown)?;
+    let command = commands.find(name).ok_or(AclRuleError::Unknown)?;
     let Some(word) = word else {
-        return Ok(Target::Command(command.number));
+        return Ok(RuleTarget::Command(command.number));
     };
     let below = command.subcommand(word);
     match (below, words.next()) {
-        (Some(_), Some(_)) if adds => Err(Unfit::DeepArgument),
-        (_, Some(_)) => Err(Unfit::Unknown),
-        (Some(below), None) => Ok(Target::Command(below.number)),
+        (Some(_), Some(_)) if adds => Err(AclRuleError::DeepArgument),
+        (_, Some(_)) => Err(AclRuleError::Unknown),
+        (Some(below), None) => Ok(RuleTarget::Command(below.number)),
         (None, None) if !command.subcommands.is_empty() && command.name != OPEN_CONTAINER => {
-            Err(Unfit::Unknown)
+            Err(AclRuleError::Unknown)
         }
-        (None, None) if !adds => Err(Unfit::Unknown),
-        (None, None) if word.is_empty() => Err(Unfit::Syntax),
+        (None, None) if !adds => Err(AclRuleError::Unknown),
+        (None, None) if word.is_empty() => Err(AclRuleError::Syntax),
         (None, None) => {
             let id = command.number;
-            Ok(Target::FirstArgument(id, word.to_ascii_lowercase()))
+            Ok(RuleTarget::FirstArgument(id, word.to_ascii_lowercase()))
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Rights as the rules that make them.
 
-use super::rights::{Rights, Selector};
-use crate::command::Commands;
+use super::rights::{AclSelector, UserPermissions};
+use crate::command::CommandTable;
 
-impl Selector {
+impl AclSelector {
     /// The rules about commands.
-    pub(crate) fn describe_commands(&self, commands: &Commands) -> Vec<u8> {
+    pub(crate) fn describe_commands(&self, commands: &CommandTable) -> Vec<u8> {
         self.commands.describe(commands)
     }
 
-    fn describe(&self, commands: &Commands) -> Vec<u8> {
+    fn describe(&self, commands: &CommandTable) -> Vec<u8> {
         let mut parts = vec![self.describe_keys()];
         if !self.has_all_channels {
             parts.push(b"resetchannels".to_vec());
@@ -21,9 +21,9 @@ impl Selector {
     }
 }
 
-impl Rights {
+impl UserPermissions {
     /// The rules that make these rights of those of a new user.
-    pub(crate) fn describe(&self, commands: &Commands) -> Vec<u8> {
+    pub(crate) fn describe(&self, commands: &CommandTable) -> Vec<u8> {
         let mut text = self.flags().join(" ").into_bytes();
         for password in &self.passwords {
             text.extend_from_slice(b" #");

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::rights::Rights;
-use super::rules::{Ground, has_spaces, joined};
-use super::users::{DEFAULT, Table};
+use super::rights::UserPermissions;
+use super::rules::{RuleContext, has_spaces, joined};
+use super::users::{DEFAULT, UserTable};
 use crate::whole_file;
 
 /// The users of a file.
 ///
 /// # Errors
 /// All that is wrong with it, in a line.
-pub(crate) fn load(path: &Path, ground: Ground) -> Result<Table, String> {
+pub(crate) fn load(path: &Path, ground: RuleContext) -> Result<UserTable, String> {
     let text = std::fs::read(path).map_err(|error| {
         let path = path.display();
         format!("Error loading ACLs, opening file '{path}': {error}")
@@ -21,8 +21,8 @@ pub(crate) fn load(path: &Path, ground: Ground) -> Result<Table, String> {
     parse(&text, &path.display().to_string(), ground)
 }
 
-fn parse(text: &[u8], path: &str, ground: Ground) -> Result<Table, String> {
-    let mut users: Table = BTreeMap::new();
+fn parse(text: &[u8], path: &str, ground: RuleContext) -> Result<UserTable, String> {
+    let mut users: UserTable = BTreeMap::new();
     let mut errors = String::new();
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let number = index + 1;
@@ -58,7 +58,7 @@ fn parse(text: &[u8], path: &str, ground: Ground) -> Result<Table, String> {
     }
     match errors.is_empty() {
         true => {
-            let default = || Rights::of_default(ground);
+            let default = || UserPermissions::of_default(ground);
             users.entry(DEFAULT.to_vec()).or_insert_with(default);
             Ok(users)
         }
@@ -72,14 +72,14 @@ fn parse(text: &[u8], path: &str, ground: Ground) -> Result<Table, String> {
 /// What is wrong with them, without passwords.
 pub(crate) fn rights_of<'a>(
     rules: impl Iterator<Item = &'a [u8]>,
-    ground: Ground,
-) -> Result<Rights, String> {
+    ground: RuleContext,
+) -> Result<UserPermissions, String> {
     let rules =
         joined(rules).map_err(|_| "Unmatched parenthesis in selector definition".to_owned())?;
-    let mut rights = Rights::new(ground);
+    let mut rights = UserPermissions::new(ground);
     for rule in rules {
         rights.apply(ground, &rule).map_err(|unfit| match unfit {
-            super::rules::Unfit::Unknown => {
+            super::rules::AclRuleError::Unknown => {
                 let rule = String::from_utf8_lossy(&rule);
                 format!("Error in applying operation '{rule}': {}", unfit.text())
             }

@@ -1,19 +1,19 @@
-//! Where users are kept: in the store, or in a file.
+//! Persistence of users: in the store, or in a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::file;
-use super::rights::Rights;
-use super::rules::Ground;
-use super::users::{DEFAULT, Table, User, Users};
-use crate::command::Commands;
+use super::rights::UserPermissions;
+use super::rules::RuleContext;
+use super::users::{AclUsers, DEFAULT, User, UserTable};
+use crate::command::CommandTable;
 use crate::fault::{Fault, Result};
 use crate::store::Store;
 
-impl Rights {
+impl UserPermissions {
     /// Those of `default` where nobody has said otherwise: it may do everything.
-    pub(crate) fn of_default(ground: Ground) -> Rights {
+    pub(crate) fn of_default(ground: RuleContext) -> UserPermissions {
         let rules = [&b"on"[..], b"nopass", b"~*", b"&*", b"+@all"];
         match file::rights_of(rules.into_iter(), ground) {
             Ok(rights) => rights,
@@ -22,17 +22,17 @@ impl Rights {
     }
 }
 
-impl Users {
+impl AclUsers {
     /// Those of the file, or of the store.
     ///
     /// # Errors
     /// Of the store; and all that is wrong with the file.
     pub(crate) fn open(
-        commands: &'static Commands,
+        commands: &'static CommandTable,
         store: &Store,
         file: Option<PathBuf>,
         password: Option<&str>,
-    ) -> Result<Users> {
+    ) -> Result<AclUsers> {
         let ground = ground_of(commands);
         let table = match &file {
             Some(path) => {
@@ -40,7 +40,7 @@ impl Users {
             }
             None => stored(commands, store)?,
         };
-        let users = Users::new(table, Rights::of_default(ground), file);
+        let users = AclUsers::new(table, UserPermissions::of_default(ground), file);
         if let Some(password) = password {
             let rights = users.set_password(password.as_bytes());
             if users.file.is_none() {
@@ -51,7 +51,7 @@ impl Users {
     }
 
     /// A user's line in lists and files.
-    pub(crate) fn line(commands: &Commands, user: &User) -> Vec<u8> {
+    pub(crate) fn line(commands: &CommandTable, user: &User) -> Vec<u8> {
         let rules = user.rights().describe(commands);
         [b"user ", user.name.as_slice(), b" ", &rules].concat()
     }
@@ -61,7 +61,7 @@ impl Users {
     ///
     /// # Errors
     /// All that is wrong with the file; then nothing has changed.
-    pub(crate) fn load(&self, path: &Path, ground: Ground) -> Result<Vec<Arc<User>>, String> {
+    pub(crate) fn load(&self, path: &Path, ground: RuleContext) -> Result<Vec<Arc<User>>, String> {
         let table = file::load(path, ground)?;
         let before = self.all();
         self.become_those(table);
@@ -73,15 +73,18 @@ impl Users {
     ///
     /// # Errors
     /// Of the file system.
-    pub(crate) fn save(&self, commands: &Commands, path: &Path) -> std::io::Result<()> {
+    pub(crate) fn save(&self, commands: &CommandTable, path: &Path) -> std::io::Result<()> {
         let all = self.all();
-        let lines: Vec<_> = all.iter().map(|user| Users::line(commands, user)).collect();
+        let lines: Vec<_> = all
+            .iter()
+            .map(|user| AclUsers::line(commands, user))
+            .collect();
         file::save(path, &lines)
     }
 
     /// Makes users what the store says, after a change of them was not committed. Connections keep
     /// their user where it is there.
-    pub(crate) fn recover(&self, commands: &'static Commands, store: &Store) {
+    pub(crate) fn recover(&self, commands: &'static CommandTable, store: &Store) {
         // A store that cannot be read has no other users to offer.
         if self.file.is_none()
             && let Ok(table) = stored(commands, store)
@@ -93,17 +96,17 @@ impl Users {
 
 /// What the rules in files and in the store are applied with: they name all channels if they mean
 /// them.
-fn ground_of(commands: &'static Commands) -> Ground {
-    Ground {
+fn ground_of(commands: &'static CommandTable) -> RuleContext {
+    RuleContext {
         commands,
         gives_channels: false,
     }
 }
 
 /// The users that the store has.
-fn stored(commands: &'static Commands, store: &Store) -> Result<Table> {
+fn stored(commands: &'static CommandTable, store: &Store) -> Result<UserTable> {
     let ground = ground_of(commands);
-    let mut users = Table::new();
+    let mut users = UserTable::new();
     for (name, rules) in store.users()? {
         let words = rules.split(|byte| *byte == b' ');
         let rights = file::rights_of(words, ground).map_err(|why| {
@@ -112,7 +115,7 @@ fn stored(commands: &'static Commands, store: &Store) -> Result<Table> {
         })?;
         users.insert(name, rights);
     }
-    let default = || Rights::of_default(ground);
+    let default = || UserPermissions::of_default(ground);
     users.entry(DEFAULT.to_vec()).or_insert_with(default);
     Ok(users)
 }

@@ -1,4 +1,4 @@
-//! `ACL LOG`: what users were kept from.
+//! `ACL LOG`: denied commands, keys, channels and logins.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,9 @@ const SAME_FOR_MS: u64 = 60_000;
 /// Entries among which the same one is looked for.
 const LOOKED_AT: usize = 10;
 
-/// Something that was denied.
+/// A denial.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct AclLogEntry {
     /// How often.
     pub(crate) count: u64,
     /// `command`, `key`, `channel` or `auth`.
@@ -29,8 +29,8 @@ pub(crate) struct Entry {
     pub(crate) client: String,
 }
 
-impl Entry {
-    fn is_same(&self, other: &Entry) -> bool {
+impl AclLogEntry {
+    fn is_same(&self, other: &AclLogEntry) -> bool {
         self.reason == other.reason
             && self.context == other.context
             && self.object == other.object
@@ -39,15 +39,15 @@ impl Entry {
     }
 }
 
-/// All entries, the last first.
+/// All entries, newest first.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
-    entries: Mutex<VecDeque<Entry>>,
+pub(crate) struct AclLog {
+    entries: Mutex<VecDeque<AclLogEntry>>,
 }
 
-impl Log {
+impl AclLog {
     /// Notes an entry, in the place of the oldest if there are `most`.
-    pub(crate) fn note(&self, mut entry: Entry, most: usize) {
+    pub(crate) fn note(&self, mut entry: AclLogEntry, most: usize) {
         let mut entries = self.entries.lock();
         let mut newest = entries.iter().take(LOOKED_AT);
         if let Some(place) = newest.position(|known| known.is_same(&entry)) {
@@ -59,7 +59,7 @@ impl Log {
     }
 
     /// The last entries, at most `count`.
-    pub(crate) fn last(&self, count: usize) -> Vec<Entry> {
+    pub(crate) fn last(&self, count: usize) -> Vec<AclLogEntry> {
         self.entries.lock().iter().take(count).cloned().collect()
     }
 
@@ -73,8 +73,8 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn entry(object: &str, at_ms: u64) -> Entry {
-        Entry {
+    fn entry(object: &str, at_ms: u64) -> AclLogEntry {
+        AclLogEntry {
             count: 1,
             reason: "key",
             context: "toplevel",
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_happens_again_within_a_minute_is_one_entry() {
-        let log = Log::default();
+        let log = AclLog::default();
         for (object, at_ms) in [("a", 0), ("b", 1), ("a", 60_000), ("a", 120_001)] {
             log.note(entry(object, at_ms), 3);
         }

@@ -1,11 +1,11 @@
-//! Users, and what each may do.
+//! Users and their permissions.
 //!
 //! # Idea
-//! Every connection is a user; at first it is `default`, who may do everything unless somebody
-//! says otherwise. A user has [rights](rights::Rights): passwords, of which only hashes are kept,
-//! and selectors, which say what commands may run on which keys and channels.
-//! [Rules](rules) make them. A command is checked where it arrives, where `EXEC` runs it, where a
-//! script calls it, and where a client that has waited for a key is served.
+//! Every connection is a user; at first it is `default`, who may do everything unless somebody says
+//! otherwise. A user has [rights](rights::UserPermissions): passwords, of which only hashes are
+//! kept, and selectors, which say what commands may run on which keys and channels. [Rules](rules)
+//! make them. A command is checked where it arrives, where `EXEC` runs it, where a script calls it,
+//! and where a client that has waited for a key is served.
 //!
 //! A user who may do everything is known by a mark, so that such a command costs one branch.
 //!
@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //! - I1. Users change behind the gate, so with each change the store and the memory stay in step:
-//!   where the commit fails, memory is read anew ([`Users::recover`]).
+//!   where the commit fails, memory is read anew ([`AclUsers::recover`]).
 //! - I2. Connections hold their user itself, so a change concerns their next command. A user that
 //!   is removed ends its connections.
 //! - I3. The user `default` is always there.
@@ -33,7 +33,7 @@ mod rules;
 mod set;
 mod users;
 
-pub(crate) use check::{Context, check, explain, note};
-pub(crate) use rights::{Rights, Selector};
-pub(crate) use rules::{Ground, has_spaces, joined};
-pub(crate) use users::{DEFAULT, User, Users};
+pub(crate) use check::{AclContext, check, explain, note};
+pub(crate) use rights::{AclSelector, UserPermissions};
+pub(crate) use rules::{RuleContext, has_spaces, joined};
+pub(crate) use users::{AclUsers, DEFAULT, User};

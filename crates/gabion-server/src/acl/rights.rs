@@ -1,4 +1,4 @@
-//! What a user may do.
+//! The permissions of a user.
 //!
 //! Rights are *selectors*: sets of commands, each with patterns of keys and of channels. A command
 //! may run if one of the selectors allows all of it; what two of them allow together does not
@@ -7,55 +7,55 @@
 use super::set::CommandSet;
 use crate::glob;
 
-/// What is done with a key.
+/// How a command accesses a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Access {
+pub(crate) struct KeyAccess {
     /// Its value, or a part of it, is told or copied.
     pub(crate) reads: bool,
     /// It is changed.
     pub(crate) writes: bool,
 }
 
-impl Access {
+impl KeyAccess {
     /// Only whether it is there, of which type and how large, is told.
-    pub(crate) const NONE: Access = Access {
+    pub(crate) const NONE: KeyAccess = KeyAccess {
         reads: false,
         writes: false,
     };
     /// Its value is told.
-    pub(crate) const READ: Access = Access {
+    pub(crate) const READ: KeyAccess = KeyAccess {
         reads: true,
         writes: false,
     };
     /// It is changed.
-    pub(crate) const WRITE: Access = Access {
+    pub(crate) const WRITE: KeyAccess = KeyAccess {
         reads: false,
         writes: true,
     };
     /// Both.
-    pub(crate) const BOTH: Access = Access {
+    pub(crate) const BOTH: KeyAccess = KeyAccess {
         reads: true,
         writes: true,
     };
 
     /// Whether who may do this may do `other`.
-    pub(crate) fn covers(self, other: Access) -> bool {
+    pub(crate) fn covers(self, other: KeyAccess) -> bool {
         (self.reads || !other.reads) && (self.writes || !other.writes)
     }
 }
 
-/// Keys by a pattern.
+/// A pattern of keys, and the access that it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPattern {
     /// The pattern.
     pub(crate) text: Vec<u8>,
     /// What may be done with them.
-    pub(crate) access: Access,
+    pub(crate) access: KeyAccess,
 }
 
-/// Commands that may run, on some keys and channels.
+/// Allowed commands, on some keys and channels.
 #[derive(Clone, Debug)]
-pub(crate) struct Selector {
+pub(crate) struct AclSelector {
     pub(super) commands: CommandSet,
     pub(super) has_all_keys: bool,
     pub(super) keys: Vec<KeyPattern>,
@@ -63,9 +63,9 @@ pub(crate) struct Selector {
     pub(super) channels: Vec<Vec<u8>>,
 }
 
-/// What a user may do, and how a client shows that it is this user.
+/// The permissions of a user, and how a client authenticates as this user.
 #[derive(Clone, Debug)]
-pub(crate) struct Rights {
+pub(crate) struct UserPermissions {
     /// Whether clients may become this user.
     pub(crate) is_on: bool,
     /// Whether any password will do.
@@ -75,18 +75,18 @@ pub(crate) struct Rights {
     /// Hashes of passwords.
     pub(crate) passwords: Vec<String>,
     /// The selector that every user has.
-    pub(crate) root: Selector,
+    pub(crate) root: AclSelector,
     /// All others.
-    pub(crate) selectors: Vec<Selector>,
+    pub(crate) selectors: Vec<AclSelector>,
 }
 
-impl Selector {
+impl AclSelector {
     fn all(&self) -> bool {
         self.commands.is_all() && self.has_all_keys && self.has_all_channels
     }
 
     /// Whether something may be done with a key.
-    pub(super) fn has_key(&self, key: &[u8], access: Access) -> bool {
+    pub(super) fn has_key(&self, key: &[u8], access: KeyAccess) -> bool {
         let mut keys = self.keys.iter();
         keys.any(|known| known.access.covers(access) && glob::matches(&known.text, key))
     }
@@ -134,15 +134,15 @@ impl Selector {
     }
 }
 
-impl Rights {
+impl UserPermissions {
     /// The selector that every user has, and all others.
-    pub(super) fn all_selectors(&self) -> impl Iterator<Item = &Selector> {
+    pub(super) fn all_selectors(&self) -> impl Iterator<Item = &AclSelector> {
         std::iter::once(&self.root).chain(&self.selectors)
     }
 
     /// Whether everything is allowed, so that no command need be checked.
     pub(crate) fn is_unlimited(&self) -> bool {
-        self.all_selectors().any(Selector::all)
+        self.all_selectors().any(AclSelector::all)
     }
 
     /// Whether clients are this user without a word: any password will do, and it is on.

@@ -1,15 +1,15 @@
-//! The rules of users, as `ACL SETUSER`, files and the store have them.
+//! The rules of users, in the form that `ACL SETUSER`, files and the store use.
 
 use std::borrow::Cow;
 
-use super::rights::{Access, KeyPattern, Rights, Selector};
+use super::rights::{AclSelector, KeyAccess, KeyPattern, UserPermissions};
 use super::set::CommandSet;
 use super::users::password_hash;
-use crate::command::Commands;
+use crate::command::CommandTable;
 
 /// Why a rule cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum AclRuleError {
     /// It is no rule.
     Syntax,
     /// Of a command or a category that there is not.
@@ -26,38 +26,38 @@ pub(crate) enum Unfit {
     DeepArgument,
 }
 
-impl Unfit {
+impl AclRuleError {
     /// What Redis says of it.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Unfit::Syntax => "Syntax error",
-            Unfit::Unknown => "Unknown command or category name in ACL",
-            Unfit::AllKeys => {
+            AclRuleError::Syntax => "Syntax error",
+            AclRuleError::Unknown => "Unknown command or category name in ACL",
+            AclRuleError::AllKeys => {
                 "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and \
                  does not have any effect. Try 'resetkeys' to start with an empty list of patterns"
             }
-            Unfit::AllChannels => {
+            AclRuleError::AllChannels => {
                 "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and \
                  does not have any effect. Try 'resetchannels' to start with an empty list of \
                  channels"
             }
-            Unfit::NoPassword => {
+            AclRuleError::NoPassword => {
                 "The password you are trying to remove from the user does not exist"
             }
-            Unfit::BadHash => {
+            AclRuleError::BadHash => {
                 "The password hash must be exactly 64 characters and contain only lowercase \
                  hexadecimal characters"
             }
-            Unfit::DeepArgument => "Allowing first-arg of a subcommand is not supported",
+            AclRuleError::DeepArgument => "Allowing first-arg of a subcommand is not supported",
         }
     }
 }
 
-fn checked_hash(text: &[u8]) -> Result<String, Unfit> {
+fn checked_hash(text: &[u8]) -> Result<String, AclRuleError> {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     match text.len() == 64 && text.iter().all(is_digit) {
         true => Ok(String::from_utf8_lossy(text).into_owned()),
-        false => Err(Unfit::BadHash),
+        false => Err(AclRuleError::BadHash),
     }
 }
 
@@ -99,24 +99,24 @@ pub(crate) fn joined<'a>(
     }
 }
 
-/// What rules are applied with.
+/// The context in which rules are applied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct RuleContext {
     /// All commands.
-    pub(crate) commands: &'static Commands,
+    pub(crate) commands: &'static CommandTable,
     /// Whether a new selector has all channels, `acl-pubsub-default`.
     pub(crate) gives_channels: bool,
 }
 
-impl Rights {
+impl UserPermissions {
     /// Those of a user that has just been made: none.
-    pub(crate) fn new(ground: Ground) -> Rights {
-        Rights {
+    pub(crate) fn new(ground: RuleContext) -> UserPermissions {
+        UserPermissions {
             is_on: false,
             needs_no_password: false,
             skips_checks: false,
             passwords: Vec::new(),
-            root: Selector::new(ground),
+            root: AclSelector::new(ground),
             selectors: Vec::new(),
         }
     }
@@ -125,7 +125,7 @@ impl Rights {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn apply(&mut self, ground: Ground, rule: &[u8]) -> Result<(), Unfit> {
+    pub(crate) fn apply(&mut self, ground: RuleContext, rule: &[u8]) -> Result<(), AclRuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"" => return Ok(()),
             b"on" => self.is_on = true,
@@ -141,13 +141,13 @@ impl Rights {
                 self.passwords.clear();
             }
             b"clearselectors" => self.selectors.clear(),
-            b"reset" => *self = Rights::new(ground),
+            b"reset" => *self = UserPermissions::new(ground),
             _ => return self.apply_other(ground, rule),
         }
         Ok(())
     }
 
-    fn apply_other(&mut self, ground: Ground, rule: &[u8]) -> Result<(), Unfit> {
+    fn apply_other(&mut self, ground: RuleContext, rule: &[u8]) -> Result<(), AclRuleError> {
         let (mark, rest) = rule.split_first().unwrap_or((&0, &[]));
         match mark {
             b'>' | b'#' => {
@@ -166,10 +166,11 @@ impl Rights {
                     _ => checked_hash(rest)?,
                 };
                 let place = self.passwords.iter().position(|known| *known == hash);
-                self.passwords.remove(place.ok_or(Unfit::NoPassword)?);
+                self.passwords
+                    .remove(place.ok_or(AclRuleError::NoPassword)?);
             }
             b'(' if rest.ends_with(b")") => {
-                let mut selector = Selector::new(ground);
+                let mut selector = AclSelector::new(ground);
                 let words = rest[..rest.len() - 1].split(u8::is_ascii_whitespace);
                 for word in words.filter(|word| !word.is_empty()) {
                     selector.apply(ground, word)?;
@@ -182,10 +183,10 @@ impl Rights {
     }
 }
 
-impl Selector {
+impl AclSelector {
     /// One that allows nothing, but all channels if new ones have them.
-    pub(crate) fn new(ground: Ground) -> Selector {
-        Selector {
+    pub(crate) fn new(ground: RuleContext) -> AclSelector {
+        AclSelector {
             commands: CommandSet::new(ground.commands, false),
             has_all_keys: false,
             keys: Vec::new(),
@@ -194,7 +195,7 @@ impl Selector {
         }
     }
 
-    fn apply(&mut self, ground: Ground, rule: &[u8]) -> Result<(), Unfit> {
+    fn apply(&mut self, ground: RuleContext, rule: &[u8]) -> Result<(), AclRuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             all @ (b"allkeys" | b"~*" | b"resetkeys") => {
                 self.has_all_keys = all != b"resetkeys";
@@ -211,41 +212,41 @@ impl Selector {
         Ok(())
     }
 
-    fn apply_pattern(&mut self, ground: Ground, rule: &[u8]) -> Result<(), Unfit> {
-        let (mark, rest) = rule.split_first().ok_or(Unfit::Syntax)?;
+    fn apply_pattern(&mut self, ground: RuleContext, rule: &[u8]) -> Result<(), AclRuleError> {
+        let (mark, rest) = rule.split_first().ok_or(AclRuleError::Syntax)?;
         match mark {
             b'+' | b'-' => self.commands.apply(ground.commands, *mark == b'+', rest),
-            b'~' => self.add_keys(Access::BOTH, rest),
+            b'~' => self.add_keys(KeyAccess::BOTH, rest),
             b'%' => {
                 let tilde = rest.iter().position(|byte| *byte == b'~');
-                let (letters, pattern) = rest.split_at(tilde.ok_or(Unfit::Syntax)?);
+                let (letters, pattern) = rest.split_at(tilde.ok_or(AclRuleError::Syntax)?);
                 let access = match letters.to_ascii_lowercase().as_slice() {
-                    letters @ (b"r" | b"w" | b"rw" | b"wr") => Access {
+                    letters @ (b"r" | b"w" | b"rw" | b"wr") => KeyAccess {
                         reads: letters.contains(&b'r'),
                         writes: letters.contains(&b'w'),
                     },
-                    _ => return Err(Unfit::Syntax),
+                    _ => return Err(AclRuleError::Syntax),
                 };
                 self.add_keys(access, &pattern[1..])
             }
-            b'&' if self.has_all_channels => Err(Unfit::AllChannels),
-            b'&' if has_spaces(rest) => Err(Unfit::Syntax),
+            b'&' if self.has_all_channels => Err(AclRuleError::AllChannels),
+            b'&' if has_spaces(rest) => Err(AclRuleError::Syntax),
             b'&' => {
                 if !self.channels.iter().any(|known| known == rest) {
                     self.channels.push(rest.to_vec());
                 }
                 Ok(())
             }
-            _ => Err(Unfit::Syntax),
+            _ => Err(AclRuleError::Syntax),
         }
     }
 
-    fn add_keys(&mut self, access: Access, pattern: &[u8]) -> Result<(), Unfit> {
+    fn add_keys(&mut self, access: KeyAccess, pattern: &[u8]) -> Result<(), AclRuleError> {
         if self.has_all_keys {
-            return Err(Unfit::AllKeys);
+            return Err(AclRuleError::AllKeys);
         }
         if has_spaces(pattern) {
-            return Err(Unfit::Syntax);
+            return Err(AclRuleError::Syntax);
         }
         match self.keys.iter_mut().find(|known| known.text == pattern) {
             Some(known) => {

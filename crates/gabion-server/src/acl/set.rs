@@ -1,8 +1,8 @@
 //! Sets of commands, as they are kept: see [`super::commands`] for what they mean.
 
-/// Which commands a rule is about.
+/// The commands that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum RuleTarget {
     /// Those of a category.
     Category(&'static str),
     /// One, by its number, with its subcommands.
@@ -13,18 +13,18 @@ pub(super) enum Target {
 
 /// Adds commands to a set, or takes them away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct CommandRule {
     /// Whether it adds them.
     pub(super) adds: bool,
     /// Which.
-    pub(super) target: Target,
+    pub(super) target: RuleTarget,
 }
 
 /// Commands by their numbers: a bit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bits(Vec<u64>);
+pub(super) struct CommandBitmap(Vec<u64>);
 
-impl Bits {
+impl CommandBitmap {
     /// Whether a number is in it.
     pub(super) fn has(&self, id: usize) -> bool {
         let word = self.0.get(id / 64);
@@ -43,11 +43,11 @@ impl Bits {
     }
 }
 
-/// What the rules of a set add up to.
+/// The result of the rules of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(super) struct AllowedCommands {
     /// Commands that are in the set.
-    pub(super) bits: Bits,
+    pub(super) bits: CommandBitmap,
     /// Commands that are not in the set, but are with these first arguments.
     pub(super) first_arguments: Vec<(usize, Vec<u8>)>,
 }
@@ -58,9 +58,9 @@ pub(crate) struct CommandSet {
     /// Whether it begins with all commands.
     pub(super) begins_with_all: bool,
     /// What changes it, in that order.
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<CommandRule>,
     /// What that makes.
-    pub(super) sum: Sum,
+    pub(super) sum: AllowedCommands,
 }
 
 impl CommandSet {

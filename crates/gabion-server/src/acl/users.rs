@@ -1,4 +1,4 @@
-//! The users there are.
+//! The table of users.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 
-use super::log::Log;
-use super::rights::Rights;
+use super::log::AclLog;
+use super::rights::UserPermissions;
 
 /// The hash under which a password is kept: SHA-256, in hexadecimal digits.
 pub(crate) fn password_hash(password: &[u8]) -> String {
@@ -20,21 +20,21 @@ pub(crate) fn password_hash(password: &[u8]) -> String {
 /// The user that every connection is at first.
 pub(crate) const DEFAULT: &[u8] = b"default";
 
-/// Rights by the names of users.
-pub(super) type Table = BTreeMap<Vec<u8>, Rights>;
+/// Permissions by the names of users.
+pub(super) type UserTable = BTreeMap<Vec<u8>, UserPermissions>;
 
 /// A user.
 #[derive(Debug)]
 pub(crate) struct User {
     /// Its name.
     pub(crate) name: Vec<u8>,
-    rights: RwLock<Arc<Rights>>,
+    rights: RwLock<Arc<UserPermissions>>,
     is_unlimited: AtomicBool,
 }
 
 impl User {
     /// With rights.
-    pub(super) fn new(name: &[u8], rights: Rights) -> Arc<User> {
+    pub(super) fn new(name: &[u8], rights: UserPermissions) -> Arc<User> {
         Arc::new(User {
             name: name.to_vec(),
             is_unlimited: AtomicBool::new(rights.is_unlimited()),
@@ -43,7 +43,7 @@ impl User {
     }
 
     /// What it may do now.
-    pub(crate) fn rights(&self) -> Arc<Rights> {
+    pub(crate) fn rights(&self) -> Arc<UserPermissions> {
         Arc::clone(&self.rights.read())
     }
 
@@ -55,7 +55,7 @@ impl User {
     }
 
     /// Gives it other rights.
-    pub(super) fn change(&self, rights: Rights) {
+    pub(super) fn change(&self, rights: UserPermissions) {
         // ORDER: Relaxed, as in `is_unlimited`.
         let is_unlimited = &self.is_unlimited;
         is_unlimited.store(rights.is_unlimited(), Ordering::Relaxed);
@@ -70,22 +70,26 @@ impl User {
 
 /// All users.
 #[derive(Debug)]
-pub(crate) struct Users {
+pub(crate) struct AclUsers {
     /// The user of new connections.
     pub(crate) default: Arc<User>,
     /// What was denied.
-    pub(crate) log: Log,
+    pub(crate) log: AclLog,
     /// The file that has them, if the store has not.
     pub(crate) file: Option<PathBuf>,
     by_name: RwLock<BTreeMap<Vec<u8>, Arc<User>>>,
 }
 
-impl Users {
+impl AclUsers {
     /// Those of a table, which has `default`.
-    pub(super) fn new(table: Table, default: Rights, file: Option<PathBuf>) -> Users {
-        let users = Users {
+    pub(super) fn new(
+        table: UserTable,
+        default: UserPermissions,
+        file: Option<PathBuf>,
+    ) -> AclUsers {
+        let users = AclUsers {
             default: User::new(DEFAULT, default),
-            log: Log::default(),
+            log: AclLog::default(),
             file,
             by_name: RwLock::default(),
         };
@@ -94,7 +98,7 @@ impl Users {
     }
 
     /// Puts the users of a table, which has `default`, in the place of all.
-    pub(super) fn become_those(&self, table: Table) {
+    pub(super) fn become_those(&self, table: UserTable) {
         let mut by_name = BTreeMap::new();
         for (name, rights) in table {
             let user = match name == DEFAULT {
@@ -129,7 +133,7 @@ impl Users {
     }
 
     /// Gives a user rights, or makes it.
-    pub(crate) fn set(&self, name: &[u8], rights: Rights) {
+    pub(crate) fn set(&self, name: &[u8], rights: UserPermissions) {
         let mut by_name = self.by_name.write();
         match by_name.get(name) {
             Some(user) => user.change(rights),
@@ -146,8 +150,8 @@ impl Users {
 
     /// Makes a password the only one of `default`; an empty one means that none is needed.
     /// Returns the rights.
-    pub(crate) fn set_password(&self, password: &[u8]) -> Arc<Rights> {
-        let mut rights = Rights::clone(&self.default.rights());
+    pub(crate) fn set_password(&self, password: &[u8]) -> Arc<UserPermissions> {
+        let mut rights = UserPermissions::clone(&self.default.rights());
         rights.needs_no_password = password.is_empty();
         rights.passwords.clear();
         if !password.is_empty() {
@@ -158,7 +162,7 @@ impl Users {
     }
 
     /// Gives users the rights of a table, and removes those that are not in it.
-    pub(super) fn agree_with(&self, table: Table) {
+    pub(super) fn agree_with(&self, table: UserTable) {
         self.by_name
             .write()
             .retain(|name, _| table.contains_key(name));

@@ -23,7 +23,7 @@ use crate::tls::{TlsError, authorities, certificates, key};
 const DEPTH_MAX: usize = 64;
 const BULK_BYTES_MAX: usize = 1 << 30;
 
-/// How a client speaks TLS.
+/// TLS settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     /// The authorities that the server's certificate may be of, as PEM.
@@ -34,9 +34,9 @@ pub struct ClientTls {
     pub name: Option<String>,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum ServerAddress {
     /// At a host and a port.
     Tcp {
         /// The host.
@@ -68,10 +68,10 @@ impl Connection {
     ///
     /// # Errors
     /// When nobody listens there; when TLS cannot be spoken.
-    pub fn open(target: &Target) -> io::Result<Connection> {
+    pub fn open(target: &ServerAddress) -> io::Result<Connection> {
         let stream: Box<dyn Stream> = match target {
-            Target::Unix(path) => Box::new(UnixStream::connect(path)?),
-            Target::Tcp { host, port, tls } => {
+            ServerAddress::Unix(path) => Box::new(UnixStream::connect(path)?),
+            ServerAddress::Tcp { host, port, tls } => {
                 let stream = TcpStream::connect((host.as_str(), *port))?;
                 stream.set_nodelay(true)?;
                 match tls {
@@ -151,20 +151,20 @@ fn client_config(tls: &ClientTls) -> Result<ClientConfig, TlsError> {
 fn malformed(what: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("the server's answer is no reply: {what}"),
+        format!("the server sent an invalid reply: {what}"),
     )
 }
 
 fn read(source: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
     if depth > DEPTH_MAX {
-        return Err(malformed("too many replies in each other"));
+        return Err(malformed("replies are nested too deeply"));
     }
     let mut line = Vec::new();
     source.read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the server has ended the connection",
+            "the server closed the connection",
         ));
     }
     let text = line
@@ -177,7 +177,7 @@ fn read(source: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
     let number = || {
         let text = std::str::from_utf8(rest).ok();
         let number = text.and_then(|text| text.parse::<i64>().ok());
-        number.ok_or_else(|| malformed("a number is none"))
+        number.ok_or_else(|| malformed("a number is invalid"))
     };
     let mut list = |each: usize| -> io::Result<Option<Vec<Reply>>> {
         let Ok(count) = usize::try_from(number()?) else {
@@ -223,7 +223,7 @@ fn read(source: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
                 }
             }
         },
-        _ => return Err(malformed("it begins with an unknown mark")),
+        _ => return Err(malformed("the type of a reply is unknown")),
     })
 }
 

@@ -3,27 +3,29 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use crate::acl::{DEFAULT, Ground, Rights, Selector, User, Users, explain, has_spaces, joined};
+use crate::acl::{
+    AclSelector, AclUsers, DEFAULT, RuleContext, User, UserPermissions, explain, has_spaces, joined,
+};
 use crate::clients::now_ms;
 use crate::command::{
-    ADMIN, ALONE, Command, Group, LOADING, NOSCRIPT, STALE, command, parse_integer,
+    ADMIN, ALONE, Command, CommandGroup, LOADING, NOSCRIPT, STALE, command, parse_integer,
 };
 use crate::commands::{container, help};
 use crate::dispatch::find;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::pubsub::Topic;
-use crate::resp::reply::Reply;
+use crate::pubsub::SubscriptionKind;
+use crate::resp::reply::ReplyBuffer;
 use crate::store::user_key;
 use crate::store::work::Room;
 
 const OF_ACL: u32 = NOSCRIPT | LOADING | STALE;
-const ABOUT: Group = Group::Server;
+const ABOUT: CommandGroup = CommandGroup::Server;
 
 pub(crate) const COMMANDS: &[Command] =
     &[command("acl", -2, container)
         .with(SUBCOMMANDS)
-        .about(ABOUT, "6.0.0", "Tells about users.")];
+        .about(ABOUT, "6.0.0", "Manages users.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("cat", -2, cat).flags(OF_ACL).about(
@@ -37,7 +39,7 @@ const SUBCOMMANDS: &[Command] = &[
     command("dryrun", -4, dryrun).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "7.0.0",
-        "Tells whether a user may run a command.",
+        "Returns whether a user may run a command.",
     ),
     command("genpass", -2, genpass)
         .flags(OF_ACL)
@@ -45,17 +47,17 @@ const SUBCOMMANDS: &[Command] = &[
     command("getuser", 3, getuser).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "6.0.0",
-        "Tells what a user may do.",
+        "Returns the permissions of a user.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
         ABOUT,
         "6.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("list", 2, list).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "6.0.0",
-        "Lists users with what they may do.",
+        "Lists users with their rules.",
     ),
     command("load", 2, load)
         .flags(OF_ACL | ADMIN | ALONE)
@@ -63,14 +65,14 @@ const SUBCOMMANDS: &[Command] = &[
     command("log", -2, log).flags(OF_ACL | ADMIN).about(
         ABOUT,
         "6.0.0",
-        "Tells what users were kept from.",
+        "Shows denied commands, keys, channels and logins.",
     ),
     command("save", 2, save)
         .flags(OF_ACL | ADMIN | ALONE)
         .about(ABOUT, "6.0.0", "Writes the users into the file."),
     command("setuser", -3, setuser)
         .flags(OF_ACL | ADMIN | ALONE)
-        .about(ABOUT, "6.0.0", "Makes a user, or changes what it may do."),
+        .about(ABOUT, "6.0.0", "Creates or changes a user."),
     command("users", 2, users)
         .flags(OF_ACL | ADMIN)
         .about(ABOUT, "6.0.0", "Lists users."),
@@ -82,8 +84,8 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 /// What the rules of a command are applied with.
-fn ground(execution: &Execution<'_>) -> Ground {
-    Ground {
+fn ground(execution: &Execution<'_>) -> RuleContext {
+    RuleContext {
         commands: execution.commands,
         gives_channels: execution.server.settings.text("acl-pubsub-default") == "allchannels",
     }
@@ -115,7 +117,9 @@ fn list(execution: &mut Execution<'_>) -> Result<()> {
     let all = execution.server.users.all();
     execution.reply.array(all.len());
     for user in all {
-        execution.reply.bulk(Users::line(execution.commands, &user));
+        execution
+            .reply
+            .bulk(AclUsers::line(execution.commands, &user));
     }
     Ok(())
 }
@@ -140,7 +144,7 @@ fn getuser(execution: &mut Execution<'_>) -> Result<()> {
     for password in &rights.passwords {
         reply.bulk(password);
     }
-    let show = |reply: &mut Reply, selector: &Selector| {
+    let show = |reply: &mut ReplyBuffer, selector: &AclSelector| {
         for (name, text) in [
             ("commands", selector.describe_commands(commands)),
             ("keys", selector.describe_keys()),
@@ -176,8 +180,8 @@ fn setuser(execution: &mut Execution<'_>) -> Result<()> {
     let ground = ground(execution);
     let user = server.users.find(name);
     let mut rights = match &user {
-        Some(user) => Rights::clone(&user.rights()),
-        None => Rights::new(ground),
+        Some(user) => UserPermissions::clone(&user.rights()),
+        None => UserPermissions::new(ground),
     };
     for rule in rules {
         rights.apply(ground, &rule).map_err(|unfit| {
@@ -204,7 +208,7 @@ fn setuser(execution: &mut Execution<'_>) -> Result<()> {
 pub(crate) fn keep(
     execution: &mut Execution<'_>,
     name: &[u8],
-    user: Option<&Rights>,
+    user: Option<&UserPermissions>,
 ) -> Result<()> {
     if execution.server.users.file.is_some() {
         return Ok(());
@@ -218,7 +222,7 @@ pub(crate) fn keep(
 /// Ends the connections of a user that listen to what it may not listen to any more.
 fn end_listeners(execution: &mut Execution<'_>, user: &Arc<User>) {
     let rights = user.rights();
-    let may = |topic, name: &[u8]| rights.has_channel(name, topic == Topic::Pattern);
+    let may = |topic, name: &[u8]| rights.has_channel(name, topic == SubscriptionKind::Pattern);
     for client in execution.server.pubsub.listeners(may) {
         let is_its = Arc::ptr_eq(&client.user.lock(), user);
         if is_its {
@@ -368,7 +372,7 @@ fn cat(execution: &mut Execution<'_>) -> Result<()> {
                 Fault::new(format!("ERR Unknown category '{asked}'"))
             })?;
             // A container is listed by its subcommands.
-            let fits = |entry: &&crate::command::Entry| {
+            let fits = |entry: &&crate::command::CommandEntry| {
                 entry.command.subcommands.is_empty() && entry.categories.contains(&category)
             };
             let found = commands.entries().filter(fits);
@@ -417,21 +421,21 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "DELUSER <username> [<username> ...]",
             "    Remove users, and end their connections.",
             "DRYRUN <username> <command> [<arg> ...]",
-            "    Tell whether a user may run a command, without running it.",
+            "    Return whether a user may run a command, without running it.",
             "GENPASS [<bits>]",
             "    Make a password.",
             "GETUSER <username>",
-            "    Tell what a user may do.",
+            "    Return the permissions of a user.",
             "LIST",
-            "    List users with what they may do.",
+            "    List users with their rules.",
             "LOAD",
             "    Put the users of the file in the place of all.",
             "LOG [<count> | RESET]",
-            "    Tell what users were kept from, or forget it.",
+            "    Show or clear denied commands, keys, channels and logins.",
             "SAVE",
             "    Write the users into the file.",
             "SETUSER <username> [<rule> ...]",
-            "    Make a user, or change what it may do.",
+            "    Create or change a user.",
             "USERS",
             "    List users.",
             "WHOAMI",

@@ -1,10 +1,10 @@
 //! `BITFIELD`: whole numbers of any width in a string.
 
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, ONE_READ, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, ONE_READ, READONLY, WRITE, command, parse_integer,
 };
 use crate::commands::bits::{offset, string_of};
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
@@ -13,7 +13,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .flags(WRITE | DENYOOM | DIRECT)
         .keys(1, 1, 1)
         .about(
-            Group::Bitmap,
+            CommandGroup::Bitmap,
             "3.2.0",
             "Reads and writes numbers of any width in a string.",
         ),
@@ -21,7 +21,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .flags(READONLY | FAST | ONE_READ)
         .keys(1, 1, 1)
         .about(
-            Group::Bitmap,
+            CommandGroup::Bitmap,
             "6.0.0",
             "Reads numbers of any width in a string.",
         ),
@@ -218,7 +218,7 @@ fn bitfield(execution: &mut Execution<'_>) -> Result<()> {
     }
     if changes > 0 {
         execution.put(key, head, &[&value])?;
-        execution.notify(Events::STRING, "setbit", key);
+        execution.notify(EventClasses::STRING, "setbit", key);
     }
     Ok(())
 }

@@ -3,14 +3,14 @@
 //! Bits count from the highest of the first byte on. Behind the end of a string there are zeros.
 
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, ONE_READ, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, ONE_READ, READONLY, WRITE, command, parse_integer,
 };
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::store::meta::{Head, Meta};
+use crate::store::meta::{KeyRecord, RecordHead};
 
-const ABOUT: Group = Group::Bitmap;
+const ABOUT: CommandGroup = CommandGroup::Bitmap;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("bitcount", -2, bitcount)
@@ -35,7 +35,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.2.0",
-            "Sets a bit of a string and returns what it was.",
+            "Sets a bit of a string and returns the old one.",
         ),
 ];
 
@@ -69,10 +69,10 @@ fn place(offset: u64) -> (usize, u32) {
 }
 
 /// The record of a string, or `None`.
-pub(crate) fn string_of(found: Option<&Meta>) -> Result<(Head, &[u8])> {
+pub(crate) fn string_of(found: Option<&KeyRecord>) -> Result<(RecordHead, &[u8])> {
     match found {
         Some(meta) => Ok((meta.head, meta.string()?)),
-        None => Ok((Head::STRING, &[])),
+        None => Ok((RecordHead::STRING, &[])),
     }
 }
 
@@ -95,7 +95,7 @@ fn setbit(execution: &mut Execution<'_>) -> Result<()> {
         let gap = vec![0; byte - front.len()];
         let behind = value.get(byte + 1..).unwrap_or_default();
         execution.put(key, head, &[front, &gap, &[new], behind])?;
-        execution.notify(Events::STRING, "setbit", key);
+        execution.notify(EventClasses::STRING, "setbit", key);
     }
     execution.reply.flag(old >> shift & 1 == 1);
     Ok(())
@@ -268,10 +268,10 @@ fn bitop(execution: &mut Execution<'_>) -> Result<()> {
         }
     }
     if !result.is_empty() {
-        execution.put(target, Head::STRING, &[&result])?;
-        execution.notify(Events::STRING, "set", target);
+        execution.put(target, RecordHead::STRING, &[&result])?;
+        execution.notify(EventClasses::STRING, "set", target);
     } else if execution.remove(target)? {
-        execution.notify(Events::GENERIC, "del", target);
+        execution.notify(EventClasses::GENERIC, "del", target);
     }
     execution.reply.count(length);
     Ok(())

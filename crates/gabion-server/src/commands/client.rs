@@ -1,117 +1,117 @@
-//! `CLIENT`: who is connected, and what the connection is to do.
+//! `CLIENT`: connected clients, and settings of the connection.
 
 use std::sync::Arc;
 
 use crate::acl::User;
 use crate::args::integer;
 use crate::clients::Client;
-use crate::command::{ADMIN, ALONE, Command, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::command::{ADMIN, ALONE, Command, CommandGroup, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::{container, help, tracking};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::session::Wants;
+use crate::session::ReplyMode;
 
 const OF_CLIENT: u32 = NOSCRIPT | LOADING | STALE;
 
 pub(crate) const COMMANDS: &[Command] = &[command("client", -2, container)
     .with(SUBCOMMANDS)
-    .about(Group::Connection, "2.4.0", "Tells about connections.")];
+    .about(CommandGroup::Connection, "2.4.0", "Lists connections.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("getname", 2, getname).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.6.9",
         "Returns the name of the connection.",
     ),
     command("caching", 3, tracking::caching)
         .flags(OF_CLIENT)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.0.0",
-            "Says whether the keys of the next command are tracked.",
+            "Sets whether the keys of the next command are tracked.",
         ),
     command("getredir", 2, tracking::getredir)
         .flags(OF_CLIENT)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.0.0",
-            "Returns the connection that is told of keys in the place of this one.",
+            "Returns the connection to which this one redirects its invalidations.",
         ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("id", 2, id).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "5.0.0",
         "Returns the number of the connection.",
     ),
     command("info", 2, info).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "6.2.0",
-        "Tells about the connection.",
+        "Shows the connection.",
     ),
     command("unblock", -3, unblock)
         .flags(OF_CLIENT | ADMIN)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "5.0.0",
             "Ends the wait of another connection for a key.",
         ),
     command("kill", -3, kill).flags(OF_CLIENT | ADMIN).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.4.0",
         "Ends connections.",
     ),
     command("list", -2, list).flags(OF_CLIENT | ADMIN).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.4.0",
         "Lists connections.",
     ),
     command("no-evict", 3, no_evict)
         .flags(OF_CLIENT | ADMIN)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "7.0.0",
-            "Is taken: no client is evicted here.",
+            "Accepted without effect: no client is evicted.",
         ),
     command("pause", -3, pause).flags(OF_CLIENT | ADMIN).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "3.0.0",
-        "Lets commands of all clients wait.",
+        "Makes the commands of all clients wait.",
     ),
     command("unpause", 2, unpause)
         .flags(OF_CLIENT | ADMIN)
-        .about(Group::Connection, "6.2.0", "Ends a pause."),
+        .about(CommandGroup::Connection, "6.2.0", "Ends a pause."),
     command("reply", 3, reply).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "3.2.0",
         "Turns replies on and off.",
     ),
     command("setinfo", 4, setinfo).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "7.2.0",
         "Names the library of the client.",
     ),
     command("setname", 3, setname).flags(OF_CLIENT).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "2.6.9",
         "Names the connection.",
     ),
     command("tracking", -3, tracking::tracking)
         .flags(OF_CLIENT | ALONE)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.0.0",
-            "Tells the connection when keys change that it has read.",
+            "Notifies the connection when keys that it has read change.",
         ),
     command("trackinginfo", 2, tracking::trackinginfo)
         .flags(OF_CLIENT)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.2.0",
-            "Tells how the connection tracks keys.",
+            "Shows the tracking settings of the connection.",
         ),
 ];
 
@@ -351,12 +351,12 @@ fn unpause(execution: &mut Execution<'_>) -> Result<()> {
 fn reply(execution: &mut Execution<'_>) -> Result<()> {
     match execution.arg(2).to_ascii_lowercase().as_slice() {
         b"on" => {
-            execution.session.wants = Wants::All;
+            execution.session.wants = ReplyMode::All;
             execution.reply.ok();
         }
-        b"off" => execution.session.wants = Wants::None,
-        b"skip" if execution.session.wants == Wants::All => {
-            execution.session.wants = Wants::AllButNext;
+        b"off" => execution.session.wants = ReplyMode::None,
+        b"skip" if execution.session.wants == ReplyMode::All => {
+            execution.session.wants = ReplyMode::AllButNext;
         }
         b"skip" => {}
         _ => return Err(Fault::SYNTAX),
@@ -383,7 +383,7 @@ fn unblock(execution: &mut Execution<'_>) -> Result<()> {
         .ok()
         .and_then(|id| execution.server.blocking.of_client(id));
     let is_ended = waiter.is_some_and(|waiter| {
-        let mut reply = crate::resp::reply::Reply::default();
+        let mut reply = crate::resp::reply::ReplyBuffer::default();
         match is_error {
             true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             false => reply.out = waiter.in_vain(),
@@ -400,23 +400,23 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "CACHING (YES|NO)",
-            "    Say whether the keys of the next command are tracked.",
+            "    Set whether the keys of the next command are tracked.",
             "GETREDIR",
-            "    Return the connection that is told of keys in the place of this one.",
+            "    Return the connection to which this one redirects its invalidations.",
             "GETNAME",
             "    Return the name of the connection.",
             "ID",
             "    Return the number of the connection.",
             "INFO",
-            "    Tell about the connection.",
+            "    Show the connection.",
             "KILL <ip:port>",
             "    End the connection from there.",
             "KILL <option> <value> [<option> <value> ...]",
             "    End connections by ID, ADDR, LADDR, TYPE, USER; SKIPME (yes|no).",
             "LIST [TYPE <type> | ID <id> ...]",
-            "    Tell about connections.",
+            "    List connections.",
             "PAUSE <timeout> [WRITE|ALL]",
-            "    Let commands of all clients wait for milliseconds.",
+            "    Make the commands of all clients wait for milliseconds.",
             "UNPAUSE",
             "    End a pause.",
             "REPLY (ON|OFF|SKIP)",
@@ -427,9 +427,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "    Name the connection.",
             "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT]",
             "         [NOLOOP]",
-            "    Tell the connection when keys change that it has read.",
+            "    Notify the connection when keys that it has read change.",
             "TRACKINGINFO",
-            "    Tell how the connection tracks keys.",
+            "    Show the tracking settings of the connection.",
         ],
     );
     Ok(())

@@ -1,17 +1,21 @@
-//! `CLUSTER`: this server is no part of one.
+//! `CLUSTER`: this server is not part of a cluster.
 
-use crate::command::{Command, FAST, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::command::{Command, CommandGroup, FAST, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
-const ABOUT: Group = Group::Server;
+const ABOUT: CommandGroup = CommandGroup::Server;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("cluster", -2, container)
         .flags(NOSCRIPT)
         .with(SUBCOMMANDS)
-        .about(ABOUT, "3.0.0", "Tells that there is no cluster."),
+        .about(
+            ABOUT,
+            "3.0.0",
+            "Reports that this server has no cluster mode.",
+        ),
     of_connection("asking"),
     of_connection("readonly"),
     of_connection("readwrite"),
@@ -22,9 +26,9 @@ const fn of_connection(name: &'static str) -> Command {
     command(name, 1, refuse)
         .flags(FAST | LOADING | STALE)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "3.0.0",
-            "Is refused: there is no cluster.",
+            "Always fails: this server has no cluster mode.",
         )
 }
 
@@ -36,18 +40,16 @@ const SUBCOMMANDS: &[Command] = &[
     refused("reset", -2),
     refused("shards", 2),
     refused("slots", 2),
-    command("help", 2, show_help).flags(STALE).about(
-        ABOUT,
-        "5.0.0",
-        "Tells about the subcommands.",
-    ),
+    command("help", 2, show_help)
+        .flags(STALE)
+        .about(ABOUT, "5.0.0", "Lists the subcommands."),
 ];
 
 const fn refused(name: &'static str, arity: i32) -> Command {
     command(name, arity, refuse).flags(NOSCRIPT | STALE).about(
         ABOUT,
         "3.0.0",
-        "Is refused: there is no cluster.",
+        "Always fails: this server has no cluster mode.",
     )
 }
 

@@ -1,7 +1,7 @@
 //! `CONFIG`: the parameters.
 
 use crate::acl::DEFAULT;
-use crate::command::{ADMIN, ALONE, Command, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::command::{ADMIN, ALONE, Command, CommandGroup, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::acl::keep;
 use crate::commands::{container, help};
 use crate::execution::Execution;
@@ -10,35 +10,38 @@ use crate::glob;
 
 const OF_CONFIG: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
-pub(crate) const COMMANDS: &[Command] = &[command("config", -2, container)
-    .with(SUBCOMMANDS)
-    .about(Group::Server, "2.0.0", "Shows and changes parameters.")];
+pub(crate) const COMMANDS: &[Command] =
+    &[command("config", -2, container).with(SUBCOMMANDS).about(
+        CommandGroup::Server,
+        "2.0.0",
+        "Shows and changes parameters.",
+    )];
 
 const SUBCOMMANDS: &[Command] = &[
     command("get", -3, get).flags(OF_CONFIG).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.0.0",
         "Returns parameters by patterns of their names.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
-        Group::Server,
+        CommandGroup::Server,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("resetstat", 2, resetstat).flags(OF_CONFIG).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.0.0",
-        "Sets the counts of INFO back.",
+        "Resets the statistics of INFO.",
     ),
     command("rewrite", 2, rewrite)
         .flags(OF_CONFIG | ALONE)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "2.8.0",
-            "Writes what was changed into the file of parameters.",
+            "Writes changed parameters to the configuration file.",
         ),
     command("set", -4, set).flags(OF_CONFIG | ALONE).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.0.0",
         "Changes parameters, all or none.",
     ),
@@ -114,9 +117,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "SET <name> <value> [<name> <value> ...]",
             "    Change parameters, all of them or none.",
             "RESETSTAT",
-            "    Set the counts of INFO back.",
+            "    Reset the statistics of INFO.",
             "REWRITE",
-            "    Write what was changed into the file of parameters.",
+            "    Write changed parameters to the configuration file.",
         ],
     );
     Ok(())

@@ -3,50 +3,50 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::acl::{self, Context, DEFAULT};
+use crate::acl::{self, AclContext, DEFAULT};
 use crate::command::{
-    ALLOW_BUSY, Command, FAST, Group, LOADING, NO_AUTH, NOSCRIPT, STALE, UNQUEUED, command,
+    ALLOW_BUSY, Command, CommandGroup, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE, UNQUEUED, command,
 };
 use crate::commands::transactions::unwatch_all;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::session::{Multi, Wants};
+use crate::session::{MultiState, ReplyMode};
 
 const OF_CONNECTION: u32 = LOADING | STALE | FAST;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("auth", -2, auth)
         .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH)
-        .about(Group::Connection, "1.0.0", "Says the password."),
+        .about(
+            CommandGroup::Connection,
+            "1.0.0",
+            "Authenticates the connection.",
+        ),
     command("echo", 2, echo).flags(OF_CONNECTION).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "1.0.0",
         "Returns its argument.",
     ),
     command("hello", -1, hello)
         .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH)
         .about(
-            Group::Connection,
+            CommandGroup::Connection,
             "6.0.0",
-            "Chooses the protocol, and shakes hands.",
+            "Chooses the protocol version, and authenticates.",
         ),
     command("ping", -1, ping).flags(OF_CONNECTION).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "1.0.0",
-        "Shows that the server answers.",
+        "Replies with PONG or its argument.",
     ),
     command("quit", -1, quit)
         .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
-        .about(Group::Connection, "1.0.0", "Ends the connection."),
+        .about(CommandGroup::Connection, "1.0.0", "Ends the connection."),
     command("reset", 1, reset)
         .flags(ALLOW_BUSY | OF_CONNECTION | NOSCRIPT | NO_AUTH | UNQUEUED)
-        .about(
-            Group::Connection,
-            "6.2.0",
-            "Makes the connection as it was at first.",
-        ),
+        .about(CommandGroup::Connection, "6.2.0", "Resets the connection."),
     command("select", 2, select).flags(OF_CONNECTION).about(
-        Group::Connection,
+        CommandGroup::Connection,
         "1.0.0",
         "Selects a database.",
     ),
@@ -57,8 +57,8 @@ fn authenticate(execution: &mut Execution<'_>, name: &[u8], password: &[u8]) -> 
     let server = execution.server;
     let Some(user) = server.users.authenticate(name, password) else {
         let context = match execution.session.multi {
-            Some(_) => Context::Multi,
-            None => Context::TopLevel,
+            Some(_) => AclContext::Multi,
+            None => AclContext::TopLevel,
         };
         let word = execution.arg(0);
         acl::note(server, execution.session, ("auth", context), word, name);
@@ -204,11 +204,11 @@ fn quit(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 fn reset(execution: &mut Execution<'_>) -> Result<()> {
-    execution.session.multi = None::<Multi>;
+    execution.session.multi = None::<MultiState>;
     unwatch_all(execution);
     super::pubsub::leave_all(execution);
     super::tracking::end(execution);
-    execution.session.wants = Wants::All;
+    execution.session.wants = ReplyMode::All;
     execution.session.select(0);
     let default = Arc::clone(&execution.server.users.default);
     let is_open = default.rights().is_open();

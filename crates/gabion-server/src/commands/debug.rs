@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::args::float;
-use crate::command::{ADMIN, ALONE, Command, Group, LOADING, LONG, NOSCRIPT, STALE, command};
+use crate::command::{
+    ADMIN, ALONE, Command, CommandGroup, LOADING, LONG, NOSCRIPT, STALE, command,
+};
 use crate::commands::object::encoding_of;
 use crate::commands::{container, digest, help};
 use crate::execution::Execution;
@@ -13,7 +15,7 @@ use crate::fault::{Fault, Result};
 const OF_DEBUG: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 pub(crate) const COMMANDS: &[Command] = &[command("debug", -2, container).with(SUBCOMMANDS).about(
-    Group::Server,
+    CommandGroup::Server,
     "1.0.0",
     "Helps tests.",
 )];
@@ -21,53 +23,65 @@ pub(crate) const COMMANDS: &[Command] = &[command("debug", -2, container).with(S
 const SUBCOMMANDS: &[Command] = &[
     command("digest", 2, digest::digest)
         .flags(OF_DEBUG | ALONE | LONG)
-        .about(Group::Server, "1.0.0", "Returns a fingerprint of all keys."),
+        .about(
+            CommandGroup::Server,
+            "1.0.0",
+            "Returns a fingerprint of all keys.",
+        ),
     command("digest-value", -3, digest::digest_value)
         .flags(OF_DEBUG | crate::command::READONLY)
         .keys(2, -1, 1)
-        .about(Group::Server, "5.0.0", "Returns fingerprints of values."),
+        .about(
+            CommandGroup::Server,
+            "5.0.0",
+            "Returns fingerprints of values.",
+        ),
     command("error", 3, error).flags(OF_DEBUG).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.0",
         "Answers with an error, for tests of clients.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
-        Group::Server,
+        CommandGroup::Server,
         "1.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("loadaof", 2, take).flags(OF_DEBUG).about(
-        Group::Server,
+        CommandGroup::Server,
         "1.0.0",
-        "Is taken: all data is on the drive and read from there.",
+        "Accepted without effect: all data is on the drive.",
     ),
     command("object", -3, object)
         .flags(OF_DEBUG | crate::command::READONLY)
         .keys(2, 2, 1)
-        .about(Group::Server, "1.0.0", "Tells how a key is kept."),
+        .about(
+            CommandGroup::Server,
+            "1.0.0",
+            "Shows the encoding of a key.",
+        ),
     command("quicklist-packed-threshold", 3, take)
         .flags(OF_DEBUG)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "7.0.0",
-            "Is taken: lists have another form here.",
+            "Accepted without effect: lists have another encoding here.",
         ),
     command("reload", -2, take).flags(OF_DEBUG).about(
-        Group::Server,
+        CommandGroup::Server,
         "1.0.0",
-        "Is taken: all data is on the drive and read from there.",
+        "Accepted without effect: all data is on the drive.",
     ),
     command("set-active-expire", 3, set_active_expire)
         .flags(OF_DEBUG)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "1.0.0",
             "Turns the removal of expired keys on and off.",
         ),
     command("sleep", 3, sleep)
         .flags(OF_DEBUG | ALONE | LONG)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "1.0.0",
             "Keeps all commands waiting for seconds.",
         ),

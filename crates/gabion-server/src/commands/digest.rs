@@ -9,7 +9,7 @@ use crate::execution::Execution;
 use crate::fault::Result;
 use crate::rdb::{self, Value};
 use crate::store::keys::{SPACE_BYTES, after_prefix, space_bytes};
-use crate::store::meta::{Kind, Meta};
+use crate::store::meta::{KeyRecord, KeyType};
 use crate::store::work::Room;
 
 use super::dump::value_of;
@@ -35,10 +35,10 @@ fn of(value: &Value) -> u128 {
     }
 }
 
-fn of_record(execution: &mut Execution<'_>, meta: &Meta) -> Result<u128> {
+fn of_record(execution: &mut Execution<'_>, meta: &KeyRecord) -> Result<u128> {
     let value = match meta.head.kind {
         // Of a stream the record alone counts.
-        Kind::Stream => xxh3_128_with_seed(meta.body(), 1),
+        KeyType::Stream => xxh3_128_with_seed(meta.body(), 1),
         _ => of(&value_of(execution, meta)?),
     };
     let moment = meta.head.expires_ms.unwrap_or_default();
@@ -90,7 +90,7 @@ fn of_database(execution: &mut Execution<'_>) -> Result<u128> {
             return Ok(sum);
         };
         drop(pairs);
-        let meta = Meta::read(record)?;
+        let meta = KeyRecord::read(record)?;
         if meta.is_live(execution.now_ms()) {
             let user_key = key.get(SPACE_BYTES..).unwrap_or_default();
             let value = of_record(execution, &meta)?;

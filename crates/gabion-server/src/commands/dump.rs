@@ -1,29 +1,33 @@
 //! Values that go from one server to another: `DUMP` and `RESTORE`.
 
-use crate::command::{Command, DENYOOM, Group, READONLY, WRITE, command, parse_integer};
-use crate::events::Events;
+use crate::command::{Command, CommandGroup, DENYOOM, READONLY, WRITE, command, parse_integer};
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::rdb::{self, Refused, Value};
 use crate::store::hash::Hash;
-use crate::store::list::{End, List};
+use crate::store::list::{List, ListEnd};
 use crate::store::members::Members;
-use crate::store::meta::{Head, Kind, Meta};
-use crate::store::scored::{Range, ScoredSet};
+use crate::store::meta::{KeyRecord, KeyType, RecordHead};
+use crate::store::scored::{SortedSet, SortedSetRange};
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("dump", 2, dump)
         .flags(READONLY)
         .keys(1, 1, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "2.6.0",
             "Returns a key's value in the format of dumps.",
         ),
     command("restore", -4, restore)
         .flags(WRITE | DENYOOM)
         .keys(1, 1, 1)
-        .about(Group::Generic, "2.6.0", "Creates a key from such a value."),
+        .about(
+            CommandGroup::Generic,
+            "2.6.0",
+            "Creates a key from such a value.",
+        ),
 ];
 
 fn dump(execution: &mut Execution<'_>) -> Result<()> {
@@ -40,24 +44,24 @@ fn dump(execution: &mut Execution<'_>) -> Result<()> {
 ///
 /// # Errors
 /// Of the store; and for a stream.
-pub(crate) fn value_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<Value> {
+pub(crate) fn value_of(execution: &mut Execution<'_>, meta: &KeyRecord) -> Result<Value> {
     let space = execution.space();
     let work = &mut *execution.work;
     Ok(match meta.head.kind {
-        Kind::String => Value::String(meta.body().to_vec()),
-        Kind::List => {
+        KeyType::String => Value::String(meta.body().to_vec()),
+        KeyType::List => {
             let list = List::of(space, Some(meta))?;
             Value::List(list.part(work, 0..list.count())?)
         }
-        Kind::Set => {
-            let all = Members::of(space, Some(meta), Kind::Set)?.all(work)?;
+        KeyType::Set => {
+            let all = Members::of(space, Some(meta), KeyType::Set)?.all(work)?;
             Value::Set(all.into_iter().map(|(member, _)| member).collect())
         }
-        Kind::SortedSet => {
-            let set = ScoredSet::of(space, Some(meta))?;
-            Value::SortedSet(set.part(work, &Range::ALL, false)?)
+        KeyType::SortedSet => {
+            let set = SortedSet::of(space, Some(meta))?;
+            Value::SortedSet(set.part(work, &SortedSetRange::ALL, false)?)
         }
-        Kind::Hash => {
+        KeyType::Hash => {
             let hash = Hash::of(work, space, Some(meta))?;
             let mut fields = Vec::new();
             hash.visit_all(work, |field, moment, value| {
@@ -65,7 +69,7 @@ pub(crate) fn value_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<Val
             })?;
             Value::Hash(fields)
         }
-        Kind::Stream => return Err(Fault::line("ERR streams cannot be dumped yet")),
+        KeyType::Stream => return Err(Fault::line("ERR streams cannot be dumped yet")),
     })
 }
 
@@ -128,13 +132,13 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
     // What has expired already is not created at all.
     if expires_ms.is_some_and(|expires| expires <= execution.now_ms()) {
         if was_there {
-            execution.notify(Events::GENERIC, "del", key);
+            execution.notify(EventClasses::GENERIC, "del", key);
         }
         execution.reply.ok();
         return Ok(());
     }
     create(execution, key, value, expires_ms)?;
-    execution.notify(Events::GENERIC, "restore", key);
+    execution.notify(EventClasses::GENERIC, "restore", key);
     execution.reply.ok();
     Ok(())
 }
@@ -148,24 +152,24 @@ fn create(
     let space = execution.space();
     match value {
         Value::String(bytes) => {
-            execution.put(key, Head::STRING, &[&bytes])?;
+            execution.put(key, RecordHead::STRING, &[&bytes])?;
         }
         Value::List(elements) => {
             let mut list = List::empty(space);
             for element in &elements {
-                list.push(execution.work, End::Right, element)?;
+                list.push(execution.work, ListEnd::Right, element)?;
             }
             list.save(execution, key)?;
         }
         Value::Set(members) => {
-            let mut set = Members::empty(space, Kind::Set);
+            let mut set = Members::empty(space, KeyType::Set);
             for member in &members {
                 set.set(execution.work, member, &[])?;
             }
             set.save(execution, key)?;
         }
         Value::SortedSet(members) => {
-            let mut set = ScoredSet::empty(space);
+            let mut set = SortedSet::empty(space);
             for (member, score) in &members {
                 set.set(execution.work, member, *score)?;
             }

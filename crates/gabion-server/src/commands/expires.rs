@@ -1,12 +1,12 @@
-//! Moments in arguments: seconds or milliseconds, from now on or since 1970.
+//! Expiry times in arguments: seconds or milliseconds, from now or since 1970.
 
 use crate::args::Args;
 use crate::args::integer;
 use crate::fault::{Fault, Result};
 
-/// How a number states a moment.
+/// The unit of an expiry time, and whether it counts from now or from 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unit {
+pub(crate) struct TimeUnit {
     /// Milliseconds in one.
     pub(crate) ms: i64,
     /// Whether it counts from now on.
@@ -14,21 +14,21 @@ pub(crate) struct Unit {
 }
 
 /// Seconds from now on.
-pub(crate) const EX: Unit = unit(1000, true);
+pub(crate) const EX: TimeUnit = unit(1000, true);
 /// Milliseconds from now on.
-pub(crate) const PX: Unit = unit(1, true);
+pub(crate) const PX: TimeUnit = unit(1, true);
 /// Seconds since 1970.
-pub(crate) const EXAT: Unit = unit(1000, false);
+pub(crate) const EXAT: TimeUnit = unit(1000, false);
 /// Milliseconds since 1970.
-pub(crate) const PXAT: Unit = unit(1, false);
+pub(crate) const PXAT: TimeUnit = unit(1, false);
 
-const fn unit(ms: i64, is_relative: bool) -> Unit {
-    Unit { ms, is_relative }
+const fn unit(ms: i64, is_relative: bool) -> TimeUnit {
+    TimeUnit { ms, is_relative }
 }
 
-impl Unit {
+impl TimeUnit {
     /// The unit of a word.
-    pub(crate) fn of(word: &[u8]) -> Option<Unit> {
+    pub(crate) fn of(word: &[u8]) -> Option<TimeUnit> {
         Some(match word {
             b"ex" => EX,
             b"px" => PX,
@@ -60,7 +60,7 @@ pub(crate) fn invalid(command: &str) -> Fault {
 pub(crate) fn moment_of(
     args: Args<'_>,
     at: usize,
-    unit: Unit,
+    unit: TimeUnit,
     now_ms: u64,
     command: &str,
 ) -> Result<u64> {

@@ -1,9 +1,9 @@
-//! When keys expire.
+//! Expiry of keys: `EXPIRE`, `TTL`, `PERSIST`, and their kin.
 
 use crate::args::integer;
-use crate::command::{Command, DIRECT, FAST, Group, ONE_READ, READONLY, WRITE, command};
-use crate::commands::expires::{EX, EXAT, PX, PXAT, Unit, invalid};
-use crate::events::Events;
+use crate::command::{Command, CommandGroup, DIRECT, FAST, ONE_READ, READONLY, WRITE, command};
+use crate::commands::expires::{EX, EXAT, PX, PXAT, TimeUnit, invalid};
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
@@ -14,58 +14,66 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("expire", -3, expire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::Generic, "1.0.0", "Lets a key expire after seconds."),
+        .about(
+            CommandGroup::Generic,
+            "1.0.0",
+            "Sets the expiry of a key, in seconds from now.",
+        ),
     command("expireat", -3, expireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "1.2.0",
-            "Lets a key expire at a second since 1970.",
+            "Sets the expiry of a key, in seconds since 1970.",
         ),
     command("expiretime", 2, expiretime)
         .flags(LOOK)
         .keys(1, 1, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "7.0.0",
             "Returns the second since 1970 at which a key expires.",
         ),
     command("persist", 2, persist)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::Generic, "2.2.0", "Keeps a key that would expire."),
+        .about(
+            CommandGroup::Generic,
+            "2.2.0",
+            "Removes the expiry of a key.",
+        ),
     command("pexpire", -3, pexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "2.6.0",
-            "Lets a key expire after milliseconds.",
+            "Sets the expiry of a key, in milliseconds from now.",
         ),
     command("pexpireat", -3, pexpireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "2.6.0",
-            "Lets a key expire at a millisecond since 1970.",
+            "Sets the expiry of a key, in milliseconds since 1970.",
         ),
     command("pexpiretime", 2, pexpiretime)
         .flags(LOOK)
         .keys(1, 1, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "7.0.0",
             "Returns the millisecond at which a key expires.",
         ),
     command("pttl", 2, pttl).flags(LOOK).keys(1, 1, 1).about(
-        Group::Generic,
+        CommandGroup::Generic,
         "2.6.0",
         "Returns the milliseconds until a key expires.",
     ),
     command("ttl", 2, ttl).flags(LOOK).keys(1, 1, 1).about(
-        Group::Generic,
+        CommandGroup::Generic,
         "1.0.0",
         "Returns the seconds until a key expires.",
     ),
@@ -121,7 +129,7 @@ impl Condition {
     }
 }
 
-fn set_moment(execution: &mut Execution<'_>, unit: Unit, name: &str) -> Result<()> {
+fn set_moment(execution: &mut Execution<'_>, unit: TimeUnit, name: &str) -> Result<()> {
     let key = execution.arg(1);
     let number = integer(execution.arg(2)).ok_or(Fault::NOT_AN_INTEGER)?;
     let now_ms = execution.now_ms();
@@ -135,11 +143,11 @@ fn set_moment(execution: &mut Execution<'_>, unit: Unit, name: &str) -> Result<(
     match u64::try_from(moment).ok().filter(|moment| *moment > now_ms) {
         Some(moment) => {
             execution.put(key, meta.head.expiring(Some(moment)), &[meta.body()])?;
-            execution.notify(Events::GENERIC, "expire", key);
+            execution.notify(EventClasses::GENERIC, "expire", key);
         }
         None => {
             execution.remove(key)?;
-            execution.notify(Events::GENERIC, "del", key);
+            execution.notify(EventClasses::GENERIC, "del", key);
         }
     }
     execution.reply.flag(true);
@@ -168,7 +176,7 @@ fn persist(execution: &mut Execution<'_>) -> Result<()> {
     let expiring = found.filter(|meta| meta.head.expires_ms.is_some());
     if let Some(meta) = &expiring {
         execution.put(key, meta.head.expiring(None), &[meta.body()])?;
-        execution.notify(Events::GENERIC, "persist", key);
+        execution.notify(EventClasses::GENERIC, "persist", key);
     }
     execution.reply.flag(expiring.is_some());
     Ok(())

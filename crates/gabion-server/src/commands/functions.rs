@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::{
-    ALLOW_BUSY, ALONE, Command, DENYOOM, Group, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY,
-    STALE, WRITE, command,
+    ALLOW_BUSY, ALONE, Command, CommandGroup, DENYOOM, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT,
+    READONLY, STALE, WRITE, command,
 };
 use crate::commands::scripts::{end, run_call};
 use crate::commands::{container, help};
@@ -12,11 +12,11 @@ use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
 use crate::rdb::{Refused, libraries};
-use crate::script::{Call, Engine, Library, library, metadata};
+use crate::script::{FunctionLibrary, LuaEngine, ScriptCall, library, metadata};
 use crate::store::library_key;
 use crate::store::work::Room;
 
-const ABOUT: Group = Group::Scripting;
+const ABOUT: CommandGroup = CommandGroup::Scripting;
 const OF_CALLS: u32 = NOSCRIPT | STALE | ALONE | LONG | MOVABLE_KEYS;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -47,11 +47,9 @@ const SUBCOMMANDS: &[Command] = &[
     command("flush", -2, flush)
         .flags(NOSCRIPT | WRITE | ALONE)
         .about(ABOUT, "7.0.0", "Removes all libraries."),
-    command("help", 2, show_help).flags(STALE).about(
-        ABOUT,
-        "7.0.0",
-        "Tells about the subcommands.",
-    ),
+    command("help", 2, show_help)
+        .flags(STALE)
+        .about(ABOUT, "7.0.0", "Lists the subcommands."),
     command("kill", 2, kill).flags(NOSCRIPT | ALLOW_BUSY).about(
         ABOUT,
         "7.0.0",
@@ -74,7 +72,7 @@ const SUBCOMMANDS: &[Command] = &[
         ),
     command("stats", 2, stats)
         .flags(NOSCRIPT | ALLOW_BUSY)
-        .about(ABOUT, "7.0.0", "Tells which function runs."),
+        .about(ABOUT, "7.0.0", "Shows the running function."),
 ];
 
 fn fcall(execution: &mut Execution<'_>) -> Result<()> {
@@ -90,7 +88,7 @@ fn fcall(execution: &mut Execution<'_>) -> Result<()> {
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
-        Call {
+        ScriptCall {
             function,
             name: String::from_utf8_lossy(name).into_owned(),
             is_readonly,
@@ -139,11 +137,11 @@ fn load(execution: &mut Execution<'_>) -> Result<()> {
 
 /// Loads a library beside those that there are, without those of some names.
 fn prepare(
-    engine: &mut Engine,
+    engine: &mut LuaEngine,
     code: &[u8],
     replaces: bool,
     without: &BTreeSet<Vec<u8>>,
-) -> Result<(Vec<u8>, Library)> {
+) -> Result<(Vec<u8>, FunctionLibrary)> {
     let said = |why: String| Fault::new(format!("ERR {why}"));
     let (name, program) = metadata(code).map_err(said)?;
     if !replaces && !without.contains(&name) && engine.libraries.contains_key(&name) {
@@ -257,7 +255,7 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
         false => BTreeSet::new(),
     };
     // All are checked before the first takes effect.
-    let mut made: BTreeMap<Vec<u8>, Library> = BTreeMap::new();
+    let mut made: BTreeMap<Vec<u8>, FunctionLibrary> = BTreeMap::new();
     for code in &codes {
         let (name, library) = prepare(&mut engine, code, replaces, &without).map_err(|fault| {
             // Here the name of a library stands without quotation marks.
@@ -411,7 +409,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "LOAD [REPLACE] <FUNCTION CODE>",
             "    Load a library.",
             "STATS",
-            "    Tell which function runs.",
+            "    Show the running function.",
         ],
     );
     Ok(())

@@ -8,15 +8,17 @@
 use std::ops::Bound;
 
 use crate::args::{Args, float};
-use crate::command::{Command, DENYOOM, DIRECT, Group, READONLY, WRITE, command, parse_integer};
+use crate::command::{
+    Command, CommandGroup, DENYOOM, DIRECT, READONLY, WRITE, command, parse_integer,
+};
 use crate::commands::zset_ranges::store;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::geo::{LAT_MAX, LON_MAX, Place, Shape};
-use crate::store::scored::{Range, Scored, ScoredSet};
+use crate::geo::{GeoPoint, GeoShape, LAT_MAX, LON_MAX};
+use crate::store::scored::{ScoredMember, SortedSet, SortedSetRange};
 
-const ABOUT: Group = Group::Geo;
+const ABOUT: CommandGroup = CommandGroup::Geo;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("geoadd", -5, geoadd)
@@ -26,11 +28,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("geodist", -4, geodist)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.0", "Returns the distance of two places."),
+        .about(ABOUT, "3.2.0", "Returns the distance of two members."),
     command("geohash", -2, geohash)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.0", "Returns places as strings of letters."),
+        .about(ABOUT, "3.2.0", "Returns members as geohash strings."),
     command("geopos", -2, geopos)
         .flags(READONLY)
         .keys(1, 1, 1)
@@ -38,39 +40,51 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("georadius", -6, georadius)
         .flags(WRITE | DENYOOM)
         .stored_keys("STORE")
-        .about(ABOUT, "3.2.0", "Returns places around a point."),
+        .about(
+            ABOUT,
+            "3.2.0",
+            "Returns members within a radius of a point.",
+        ),
     command("georadius_ro", -6, georadius_ro)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.10", "Returns places around a point."),
+        .about(
+            ABOUT,
+            "3.2.10",
+            "Returns members within a radius of a point.",
+        ),
     command("georadiusbymember", -5, georadiusbymember)
         .flags(WRITE | DENYOOM)
         .stored_keys("STORE")
-        .about(ABOUT, "3.2.0", "Returns places around another."),
+        .about(
+            ABOUT,
+            "3.2.0",
+            "Returns members within a radius of another member.",
+        ),
     command("georadiusbymember_ro", -5, georadiusbymember_ro)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "3.2.10", "Returns places around another."),
+        .about(
+            ABOUT,
+            "3.2.10",
+            "Returns members within a radius of another member.",
+        ),
     command("geosearch", -7, geosearch)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Returns places in a circle or a box."),
+        .about(ABOUT, "6.2.0", "Returns members within a circle or a box."),
     command("geosearchstore", -8, geosearchstore)
         .flags(WRITE | DENYOOM)
         .keys(1, 2, 1)
-        .about(
-            ABOUT,
-            "6.2.0",
-            "Puts places in a circle or a box into a key.",
-        ),
+        .about(ABOUT, "6.2.0", "Stores members within a circle or a box."),
 ];
 
 /// The place of two arguments.
-fn place(args: Args<'_>, at: usize) -> Result<Place> {
+fn place(args: Args<'_>, at: usize) -> Result<GeoPoint> {
     let number = |at: usize| float(args.at(at)).ok_or(Fault::NOT_A_FLOAT);
     let (lon, lat) = (number(at)?, number(at + 1)?);
     match lon.abs() <= LON_MAX && lat.abs() <= LAT_MAX {
-        true => Ok(Place { lon, lat }),
+        true => Ok(GeoPoint { lon, lat }),
         false => Err(Fault::new(format!(
             "ERR invalid longitude,latitude pair {lon:.6},{lat:.6}"
         ))),
@@ -110,7 +124,7 @@ fn geoadd(execution: &mut Execution<'_>) -> Result<()> {
     for index in (0..rest.len()).step_by(3) {
         places.push((place(rest, index)?, rest.at(index + 2)));
     }
-    let mut set = ScoredSet::open(execution, key)?;
+    let mut set = SortedSet::open(execution, key)?;
     let (mut added, mut changed) = (0, 0);
     for (place, member) in places {
         let score = place.encode() as f64;
@@ -125,7 +139,7 @@ fn geoadd(execution: &mut Execution<'_>) -> Result<()> {
         set.set(execution.work, member, score)?;
     }
     let saved = set.save(execution, key)?;
-    execution.tell(saved, Events::SORTED_SET, "zadd", key);
+    execution.tell(saved, EventClasses::SORTED_SET, "zadd", key);
     execution
         .reply
         .integer(added + if counts_changes { changed } else { 0 });
@@ -135,11 +149,11 @@ fn geoadd(execution: &mut Execution<'_>) -> Result<()> {
 /// The place of a member.
 fn place_of(
     execution: &mut Execution<'_>,
-    set: &ScoredSet,
+    set: &SortedSet,
     member: &[u8],
-) -> Result<Option<Place>> {
+) -> Result<Option<GeoPoint>> {
     let score = set.score(execution.work, member)?;
-    Ok(score.map(|score| Place::decode(score as u64)))
+    Ok(score.map(|score| GeoPoint::decode(score as u64)))
 }
 
 fn geodist(execution: &mut Execution<'_>) -> Result<()> {
@@ -149,7 +163,7 @@ fn geodist(execution: &mut Execution<'_>) -> Result<()> {
         5 => unit(args.at(4))?,
         _ => return Err(Fault::SYNTAX),
     };
-    let set = ScoredSet::look_up(execution, args.at(1))?;
+    let set = SortedSet::look_up(execution, args.at(1))?;
     let one = place_of(execution, &set, args.at(2))?;
     let other = place_of(execution, &set, args.at(3))?;
     match one.zip(other) {
@@ -163,18 +177,18 @@ fn geodist(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 fn geohash(execution: &mut Execution<'_>) -> Result<()> {
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let members = execution.args.from(2);
     execution.reply.array(members.len());
     for member in members.iter() {
         let place = place_of(execution, &set, member)?;
-        execution.reply.bulk_or_null(place.map(Place::letters));
+        execution.reply.bulk_or_null(place.map(GeoPoint::letters));
     }
     Ok(())
 }
 
 fn geopos(execution: &mut Execution<'_>) -> Result<()> {
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let members = execution.args.from(2);
     execution.reply.array(members.len());
     for member in members.iter() {
@@ -187,7 +201,7 @@ fn geopos(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// Longitude and latitude with 17 decimals, without zeros at the end.
-fn reply_place(execution: &mut Execution<'_>, place: Place) {
+fn reply_place(execution: &mut Execution<'_>, place: GeoPoint) {
     execution.reply.array(2);
     for number in [place.lon, place.lat] {
         let text = format!("{number:.17}");
@@ -199,9 +213,9 @@ fn reply_place(execution: &mut Execution<'_>, place: Place) {
 /// What is searched, and how it is answered.
 #[derive(Debug, Default)]
 struct Search<'a> {
-    centre: Option<Place>,
+    centre: Option<GeoPoint>,
     member: Option<&'a [u8]>,
-    shape: Option<Shape>,
+    shape: Option<GeoShape>,
     unit: f64,
     with_distance: bool,
     with_hash: bool,
@@ -274,7 +288,7 @@ fn parse<'a>(args: Args<'a>, mut at: usize, form: Form, search: &mut Search<'a>)
             b"byradius" if more > 1 && form.is_search() && search.shape.is_none() => {
                 search.unit = unit(args.at(at + 2))?;
                 let radius = length(args, at + 1, "radius")? * search.unit;
-                search.shape = Some(Shape::Circle(radius));
+                search.shape = Some(GeoShape::Circle(radius));
                 at += 2;
             }
             b"bybox" if more > 2 && form.is_search() && search.shape.is_none() => {
@@ -289,7 +303,7 @@ fn parse<'a>(args: Args<'a>, mut at: usize, form: Form, search: &mut Search<'a>)
                 };
                 let (width, height) = (side(at + 1, "width")?, side(at + 2, "height")?);
                 let unit = search.unit;
-                search.shape = Some(Shape::Box(width * unit, height * unit));
+                search.shape = Some(GeoShape::Box(width * unit, height * unit));
                 at += 3;
             }
             _ => return Err(Fault::SYNTAX),
@@ -327,31 +341,32 @@ fn parse<'a>(args: Args<'a>, mut at: usize, form: Form, search: &mut Search<'a>)
 struct Found {
     member: Vec<u8>,
     score: f64,
-    place: Place,
+    place: GeoPoint,
     distance: f64,
 }
 
 /// Searches the set of a key.
 fn find(execution: &mut Execution<'_>, key: &[u8], search: &Search<'_>) -> Result<Vec<Found>> {
-    let set = ScoredSet::look_up(execution, key)?;
+    let set = SortedSet::look_up(execution, key)?;
     if set.count() == 0 {
         return Ok(Vec::new());
     }
     let centre = match search.member {
         Some(member) => place_of(execution, &set, member)?
             .ok_or(Fault::line("ERR could not decode requested zset member"))?,
-        None => search.centre.unwrap_or(Place { lon: 0.0, lat: 0.0 }),
+        None => search.centre.unwrap_or(GeoPoint { lon: 0.0, lat: 0.0 }),
     };
-    let shape = search.shape.unwrap_or(Shape::Circle(0.0));
+    let shape = search.shape.unwrap_or(GeoShape::Circle(0.0));
     let enough = match search.takes_any {
         true => search.count.unwrap_or(usize::MAX),
         false => usize::MAX,
     };
     let mut found = Vec::new();
     for (from, to) in shape.cover(centre) {
-        let range = Range::Scores(Bound::Included(from as f64), Bound::Excluded(to as f64));
+        let range =
+            SortedSetRange::Scores(Bound::Included(from as f64), Bound::Excluded(to as f64));
         set.visit(execution.work, &range, false, |member, score| {
-            let place = Place::decode(score as u64);
+            let place = GeoPoint::decode(score as u64);
             if let Some(distance) = shape.distance(centre, place) {
                 found.push(Found {
                     member: member.to_vec(),
@@ -384,14 +399,14 @@ fn find(execution: &mut Execution<'_>, key: &[u8], search: &Search<'_>) -> Resul
 fn answer(execution: &mut Execution<'_>, key: &[u8], search: &Search<'_>) -> Result<()> {
     let found = find(execution, key, search)?;
     if let Some(target) = search.target {
-        let scored = |found: &Found| -> Scored {
+        let scored = |found: &Found| -> ScoredMember {
             let score = match search.stores_distance {
                 true => found.distance / search.unit,
                 false => found.score,
             };
             (found.member.clone(), score)
         };
-        let members: Vec<Scored> = found.iter().map(scored).collect();
+        let members: Vec<ScoredMember> = found.iter().map(scored).collect();
         store(execution, target, &members, "geosearchstore")?;
         execution.reply.count(members.len());
         return Ok(());
@@ -448,7 +463,7 @@ fn radius(execution: &mut Execution<'_>, is_member: bool, form: Form) -> Result<
         }
     };
     search.unit = unit(args.at(at + 1))?;
-    search.shape = Some(Shape::Circle(length(args, at, "radius")? * search.unit));
+    search.shape = Some(GeoShape::Circle(length(args, at, "radius")? * search.unit));
     parse(args, at + 2, form, &mut search)?;
     answer(execution, args.at(1), &search)
 }

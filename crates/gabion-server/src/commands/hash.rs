@@ -2,19 +2,19 @@
 
 use crate::args::{float, integer};
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, READONLY, WRITE, command, parse_integer,
 };
 use crate::commands::numbers::plain;
-use crate::commands::picks::{Picks, picks};
+use crate::commands::picks::{RandomPicks, picks};
 use crate::commands::{read_many, scan};
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::{Execution, wrong_arguments};
 use crate::fault::{Fault, Result};
 use crate::glob;
 use crate::resp::reply::{DIGITS_MAX, decimal};
-use crate::store::hash::{Field, Hash};
+use crate::store::hash::{Hash, HashField};
 
-const ABOUT: Group = Group::Hash;
+const ABOUT: CommandGroup = CommandGroup::Hash;
 const CHANGE: u32 = WRITE | DENYOOM | FAST | DIRECT;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -25,7 +25,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hexists", 3, hexists)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.0.0", "Tells whether a hash has a field."),
+        .about(ABOUT, "2.0.0", "Returns whether a hash has a field."),
     command("hget", 3, hget)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
@@ -69,11 +69,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hrandfield", -2, hrandfield)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Returns fields by chance."),
+        .about(ABOUT, "6.2.0", "Returns random fields."),
     command("hscan", -3, hscan)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.8.0", "Goes through a hash step by step."),
+        .about(ABOUT, "2.8.0", "Iterates over a hash."),
     command("hset", -4, hset).flags(CHANGE).keys(1, 1, 1).about(
         ABOUT,
         "2.0.0",
@@ -82,7 +82,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hsetnx", 4, hsetnx)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.0.0", "Sets a field that is not there."),
+        .about(ABOUT, "2.0.0", "Sets a field if it does not exist."),
     command("hstrlen", 3, hstrlen)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
@@ -106,7 +106,7 @@ fn set_fields(execution: &mut Execution<'_>) -> Result<i64> {
         added += i64::from(!hash.set(execution.work, field, value, None)?);
     }
     hash.save(execution, key)?;
-    execution.notify(Events::HASH, "hset", key);
+    execution.notify(EventClasses::HASH, "hset", key);
     Ok(added)
 }
 
@@ -131,7 +131,7 @@ fn hsetnx(execution: &mut Execution<'_>) -> Result<()> {
     }
     hash.save(execution, key)?;
     if is_new {
-        execution.notify(Events::HASH, "hset", key);
+        execution.notify(EventClasses::HASH, "hset", key);
     }
     execution.reply.flag(is_new);
     Ok(())
@@ -164,7 +164,7 @@ fn hdel(execution: &mut Execution<'_>) -> Result<()> {
     }
     let saved = hash.save(execution, key)?;
     if count > 0 {
-        execution.tell(saved, Events::HASH, "hdel", key);
+        execution.tell(saved, EventClasses::HASH, "hdel", key);
     }
     execution.reply.integer(count);
     Ok(())
@@ -210,7 +210,7 @@ fn hgetdel(execution: &mut Execution<'_>) -> Result<()> {
     }
     let saved = hash.save(execution, key)?;
     if count > 0 {
-        execution.tell(saved, Events::HASH, "hdel", key);
+        execution.tell(saved, EventClasses::HASH, "hdel", key);
     }
     Ok(())
 }
@@ -282,7 +282,7 @@ fn hincrby(execution: &mut Execution<'_>) -> Result<()> {
     let mut digits = [0; DIGITS_MAX];
     hash.set(execution.work, field, decimal(new, &mut digits), moment)?;
     hash.save(execution, key)?;
-    execution.notify(Events::HASH, "hincrby", key);
+    execution.notify(EventClasses::HASH, "hincrby", key);
     execution.reply.integer(new);
     Ok(())
 }
@@ -308,7 +308,7 @@ fn hincrbyfloat(execution: &mut Execution<'_>) -> Result<()> {
     let text = plain(new);
     hash.set(execution.work, field, text.as_bytes(), moment)?;
     hash.save(execution, key)?;
-    execution.notify(Events::HASH, "hincrbyfloat", key);
+    execution.notify(EventClasses::HASH, "hincrbyfloat", key);
     execution.reply.bulk(text);
     Ok(())
 }
@@ -321,7 +321,7 @@ fn hscan(execution: &mut Execution<'_>) -> Result<()> {
     let mut found = Vec::new();
     for pair in pairs {
         let field = hash.live(pair)?;
-        let matching = |field: &Field| {
+        let matching = |field: &HashField| {
             options
                 .pattern
                 .is_none_or(|pattern| glob::matches(pattern, &field.name))
@@ -346,8 +346,8 @@ fn hrandfield(execution: &mut Execution<'_>) -> Result<()> {
     let picks = picks(execution, "WITHVALUES")?;
     let hash = Hash::look_up(execution, execution.arg(1))?;
     let with_values = match picks {
-        Picks::One => false,
-        Picks::Many { has_more, .. } | Picks::Repeated { has_more, .. } => has_more,
+        RandomPicks::One => false,
+        RandomPicks::Many { has_more, .. } | RandomPicks::Repeated { has_more, .. } => has_more,
     };
     let chosen = picks.choose(execution.work, hash.members())?;
     let mut fields = Vec::new();
@@ -355,7 +355,7 @@ fn hrandfield(execution: &mut Execution<'_>) -> Result<()> {
         fields.extend(hash.live(pair)?);
     }
     let reply = &mut *execution.reply;
-    if let Picks::One = picks {
+    if let RandomPicks::One = picks {
         reply.bulk_or_null(fields.first().map(|field| &field.name));
         return Ok(());
     }

@@ -1,17 +1,17 @@
-//! When fields of hashes expire.
+//! Expiry of hash fields.
 
 use crate::args::{Args, integer};
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, READONLY, WRITE, command, parse_integer,
 };
-use crate::commands::expires::{EX, EXAT, PX, PXAT, Unit, invalid, moment_of};
+use crate::commands::expires::{EX, EXAT, PX, PXAT, TimeUnit, invalid, moment_of};
 use crate::commands::hash::counted_fields;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::store::hash::Hash;
 
-const ABOUT: Group = Group::Hash;
+const ABOUT: CommandGroup = CommandGroup::Hash;
 const CHANGE: u32 = WRITE | DENYOOM | FAST | DIRECT;
 const LOOK: u32 = READONLY | FAST;
 
@@ -19,11 +19,19 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hexpire", -6, hexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Lets fields expire after seconds."),
+        .about(
+            ABOUT,
+            "7.4.0",
+            "Sets the expiry of fields, in seconds from now.",
+        ),
     command("hexpireat", -6, hexpireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Lets fields expire at a second since 1970."),
+        .about(
+            ABOUT,
+            "7.4.0",
+            "Sets the expiry of fields, in seconds since 1970.",
+        ),
     command("hexpiretime", -5, hexpiretime)
         .flags(LOOK)
         .keys(1, 1, 1)
@@ -43,18 +51,22 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("hpersist", -5, hpersist)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Keeps fields that would expire."),
+        .about(ABOUT, "7.4.0", "Removes the expiry of fields."),
     command("hpexpire", -6, hpexpire)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(ABOUT, "7.4.0", "Lets fields expire after milliseconds."),
+        .about(
+            ABOUT,
+            "7.4.0",
+            "Sets the expiry of fields, in milliseconds from now.",
+        ),
     command("hpexpireat", -6, hpexpireat)
         .flags(CHANGE)
         .keys(1, 1, 1)
         .about(
             ABOUT,
             "7.4.0",
-            "Lets fields expire at a millisecond since 1970.",
+            "Sets the expiry of fields, in milliseconds since 1970.",
         ),
     command("hpexpiretime", -5, hpexpiretime)
         .flags(LOOK)
@@ -121,7 +133,7 @@ impl Condition {
     }
 }
 
-fn expire(execution: &mut Execution<'_>, unit: Unit) -> Result<()> {
+fn expire(execution: &mut Execution<'_>, unit: TimeUnit) -> Result<()> {
     let number = parse_integer(execution.arg(2))?;
     if number < 0 {
         return Err(Fault::line("ERR invalid expire time, must be >= 0"));
@@ -158,10 +170,10 @@ fn expire(execution: &mut Execution<'_>, unit: Unit) -> Result<()> {
     }
     let saved = hash.save(execution, key)?;
     if count_set > 0 {
-        execution.notify(Events::HASH, "hexpire", key);
+        execution.notify(EventClasses::HASH, "hexpire", key);
     }
     if count_deleted > 0 {
-        execution.tell(saved, Events::HASH, "hdel", key);
+        execution.tell(saved, EventClasses::HASH, "hdel", key);
     }
     Ok(())
 }
@@ -182,7 +194,7 @@ fn hpexpireat(execution: &mut Execution<'_>) -> Result<()> {
     expire(execution, PXAT)
 }
 
-fn show(execution: &mut Execution<'_>, unit: Unit) -> Result<()> {
+fn show(execution: &mut Execution<'_>, unit: TimeUnit) -> Result<()> {
     let fields = counted_fields(execution, 2)?;
     let hash = Hash::look_up(execution, execution.arg(1))?;
     let now_ms = execution.now_ms();
@@ -245,7 +257,7 @@ fn hpersist(execution: &mut Execution<'_>) -> Result<()> {
     }
     hash.save(execution, key)?;
     if count > 0 {
-        execution.notify(Events::HASH, "hpersist", key);
+        execution.notify(EventClasses::HASH, "hpersist", key);
     }
     Ok(())
 }
@@ -276,7 +288,7 @@ fn options(
             b"fxx" if has_conditions && condition.is_none() => condition = Some(true),
             word if change.is_none() && word == drop.0 => change = Some(drop.1),
             word if change.is_none() => {
-                let unit = Unit::of(word).ok_or(Fault::SYNTAX)?;
+                let unit = TimeUnit::of(word).ok_or(Fault::SYNTAX)?;
                 let name = execution.command.name;
                 let moment = moment_of(args, at + 1, unit, execution.now_ms(), name)?;
                 change = Some(Change::Set(moment));
@@ -326,7 +338,7 @@ fn hgetex(execution: &mut Execution<'_>) -> Result<()> {
             Some(Change::Set(moment)) if moment <= now_ms => "hdel",
             _ => "hexpire",
         };
-        execution.tell(saved, Events::HASH, name, key);
+        execution.tell(saved, EventClasses::HASH, name, key);
     }
     Ok(())
 }
@@ -378,9 +390,9 @@ fn hsetex(execution: &mut Execution<'_>) -> Result<()> {
         }
     }
     let saved = hash.save(execution, key)?;
-    execution.tell(saved, Events::HASH, "hset", key);
+    execution.tell(saved, EventClasses::HASH, "hset", key);
     if matches!(change, Some(Change::Set(_))) {
-        execution.notify(Events::HASH, "hexpire", key);
+        execution.notify(EventClasses::HASH, "hexpire", key);
     }
     execution.reply.flag(true);
     Ok(())

@@ -1,16 +1,16 @@
 //! HyperLogLog: `PFADD`, `PFCOUNT`, `PFMERGE`, and what tests of them use.
 
 use crate::command::{
-    ADMIN, Command, DENYOOM, DIRECT, FAST, Group, LONG, READONLY, WRITE, command,
+    ADMIN, Command, CommandGroup, DENYOOM, DIRECT, FAST, LONG, READONLY, WRITE, command,
 };
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::hll::{Defect, Sketch, cached};
+use crate::hll::{HyperLogLog, SketchError, cached};
 use crate::random;
-use crate::store::meta::{Head, Meta};
+use crate::store::meta::{KeyRecord, RecordHead};
 
-const ABOUT: Group = Group::HyperLogLog;
+const ABOUT: CommandGroup = CommandGroup::HyperLogLog;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("pfadd", -2, pfadd)
@@ -28,26 +28,26 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("pfdebug", 3, pfdebug)
         .flags(WRITE | DENYOOM | ADMIN)
         .keys(2, 2, 1)
-        .about(ABOUT, "2.8.9", "Shows how a sketch is kept."),
+        .about(ABOUT, "2.8.9", "Shows the encoding of a HyperLogLog."),
     command("pfmerge", -2, pfmerge)
         .flags(WRITE | DENYOOM)
         .keys(1, -1, 1)
-        .about(ABOUT, "2.8.9", "Counts what other sketches have counted."),
+        .about(ABOUT, "2.8.9", "Merges HyperLogLogs."),
     command("pfselftest", 1, pfselftest)
         .flags(ADMIN | LONG)
         .about(ABOUT, "2.8.9", "Tests the estimates."),
 ];
 
-fn fault(defect: Defect) -> Fault {
+fn fault(defect: SketchError) -> Fault {
     Fault::line(match defect {
-        Defect::Other => "WRONGTYPE Key is not a valid HyperLogLog string value.",
-        Defect::Corrupt => "INVALIDOBJ Corrupted HLL object detected",
+        SketchError::Other => "WRONGTYPE Key is not a valid HyperLogLog string value.",
+        SketchError::Corrupt => "INVALIDOBJ Corrupted HLL object detected",
     })
 }
 
 /// The sketch of a record.
-fn sketch(meta: &Meta) -> Result<Sketch> {
-    Sketch::read(meta.string()?).map_err(fault)
+fn sketch(meta: &KeyRecord) -> Result<HyperLogLog> {
+    HyperLogLog::read(meta.string()?).map_err(fault)
 }
 
 /// Bytes that the sparse form may take.
@@ -61,7 +61,7 @@ fn pfadd(execution: &mut Execution<'_>) -> Result<()> {
     let found = execution.find(key)?;
     let (head, mut sketch) = match &found {
         Some(meta) => (meta.head, sketch(meta)?),
-        None => (Head::STRING, Sketch::default()),
+        None => (RecordHead::STRING, HyperLogLog::default()),
     };
     let mut changes = found.is_none();
     for element in elements.iter() {
@@ -70,7 +70,7 @@ fn pfadd(execution: &mut Execution<'_>) -> Result<()> {
     if changes {
         let value = sketch.write(sparse_bytes_max(execution));
         execution.put(key, head, &[&value])?;
-        execution.notify(Events::STRING, "pfadd", key);
+        execution.notify(EventClasses::STRING, "pfadd", key);
     }
     execution.reply.flag(changes);
     Ok(())
@@ -81,7 +81,7 @@ fn pfadd(execution: &mut Execution<'_>) -> Result<()> {
 fn pfcount(execution: &mut Execution<'_>) -> Result<()> {
     let keys = execution.args.from(1);
     if keys.len() > 1 {
-        let mut union = Sketch::default();
+        let mut union = HyperLogLog::default();
         for key in keys.iter() {
             if let Some(meta) = execution.look_up(key)? {
                 union.merge(&sketch(&meta)?);
@@ -118,8 +118,8 @@ fn reply_estimate(execution: &mut Execution<'_>, estimate: u64) {
 
 fn pfmerge(execution: &mut Execution<'_>) -> Result<()> {
     let key = execution.arg(1);
-    let mut union = Sketch::default();
-    let mut head = Head::STRING;
+    let mut union = HyperLogLog::default();
+    let mut head = RecordHead::STRING;
     for (index, source) in execution.args.from(1).iter().enumerate() {
         if let Some(meta) = execution.look_up(source)? {
             union.merge(&sketch(&meta)?);
@@ -130,7 +130,7 @@ fn pfmerge(execution: &mut Execution<'_>) -> Result<()> {
     }
     let value = union.write(sparse_bytes_max(execution));
     execution.put(key, head, &[&value])?;
-    execution.notify(Events::STRING, "pfadd", key);
+    execution.notify(EventClasses::STRING, "pfadd", key);
     execution.reply.ok();
     Ok(())
 }
@@ -175,7 +175,7 @@ fn pfdebug(execution: &mut Execution<'_>) -> Result<()> {
 
 /// Counts random elements, and compares each estimate and each form with what was counted.
 fn pfselftest(execution: &mut Execution<'_>) -> Result<()> {
-    let mut sketch = Sketch::default();
+    let mut sketch = HyperLogLog::default();
     let mut count = 0_u32;
     for round in 0..100_u32 {
         for _ in 0..1 + round * 10 {
@@ -183,7 +183,7 @@ fn pfselftest(execution: &mut Execution<'_>) -> Result<()> {
             count += 1;
         }
         let written = sketch.clone().write(3000);
-        let read = Sketch::read(&written).map_err(fault)?;
+        let read = HyperLogLog::read(&written).map_err(fault)?;
         let estimate = read.estimate() as f64;
         let error = (estimate - f64::from(count)).abs();
         // Eight times the standard error, and one for the smallest counts.

@@ -3,19 +3,19 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::command::{Command, Group, LOADING, STALE, command};
+use crate::command::{Command, CommandGroup, LOADING, STALE, command};
 use crate::execution::Execution;
 use crate::fault::Result;
-use crate::pubsub::Topic;
+use crate::pubsub::SubscriptionKind;
 use crate::server::counted;
 
 /// The version of Redis whose commands these are, which clients look at.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 pub(crate) const COMMANDS: &[Command] = &[command("info", -1, info).flags(LOADING | STALE).about(
-    Group::Server,
+    CommandGroup::Server,
     "1.0.0",
-    "Tells what goes on.",
+    "Shows statistics of the server.",
 )];
 
 type Section = fn(&Execution<'_>, &mut String) -> std::fmt::Result;
@@ -157,9 +157,9 @@ fn stats(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
         "evicted_keys": 0,
         "keyspace_hits": counted(&counts.hits) + execution.work.hits,
         "keyspace_misses": counted(&counts.misses) + execution.work.misses,
-        "pubsub_channels": server.pubsub.count_names(Topic::Channel),
-        "pubsub_patterns": server.pubsub.count_names(Topic::Pattern),
-        "pubsubshard_channels": server.pubsub.count_names(Topic::Shard),
+        "pubsub_channels": server.pubsub.count_names(SubscriptionKind::Channel),
+        "pubsub_patterns": server.pubsub.count_names(SubscriptionKind::Pattern),
+        "pubsubshard_channels": server.pubsub.count_names(SubscriptionKind::Shard),
         "tracking_total_keys": tracked.keys,
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,

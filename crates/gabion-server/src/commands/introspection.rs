@@ -1,57 +1,61 @@
-//! `COMMAND`: what commands there are.
+//! `COMMAND`: the list of commands and their properties.
 
 use std::iter::once;
 
-use crate::command::{Command, Group, Keys, LOADING, STALE, command};
+use crate::command::{Command, CommandGroup, KeySpec, LOADING, STALE, command};
 use crate::commands::{container, help};
 use crate::dispatch::find;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
 const OF_COMMAND: u32 = LOADING | STALE;
 
 pub(crate) const COMMANDS: &[Command] = &[command("command", -1, all)
     .flags(OF_COMMAND)
     .with(SUBCOMMANDS)
-    .about(Group::Server, "2.8.13", "Tells about all commands.")];
+    .about(
+        CommandGroup::Server,
+        "2.8.13",
+        "Returns information about all commands.",
+    )];
 
 const SUBCOMMANDS: &[Command] = &[
     command("count", 2, count).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Counts the commands.",
     ),
     command("docs", -2, docs).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "7.0.0",
         "Documents commands.",
     ),
     command("getkeys", -3, getkeys).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Returns the keys of a command with arguments.",
     ),
     command("getkeysandflags", -3, getkeysandflags)
         .flags(OF_COMMAND)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "7.0.0",
-            "Returns the keys and what is done with them.",
+            "Returns the keys of a command, and how it uses them.",
         ),
     command("help", 2, show_help).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "5.0.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("info", -2, info).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
-        "Tells about some commands.",
+        "Returns information about some commands.",
     ),
     command("list", -2, list).flags(OF_COMMAND).about(
-        Group::Server,
+        CommandGroup::Server,
         "7.0.0",
         "Lists the names of commands.",
     ),
@@ -69,7 +73,7 @@ fn all(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn describe(reply: &mut Reply, command: &Command, name: &str) {
+fn describe(reply: &mut ReplyBuffer, command: &Command, name: &str) {
     reply.array(10);
     reply.bulk(name);
     reply.integer(i64::from(command.arity));
@@ -79,11 +83,11 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
         reply.simple(flag);
     }
     let (first, last, step) = match command.keys {
-        Keys::None | Keys::Streams => (0, 0, 0),
-        Keys::Range(first, last, step) => (first, last, step),
-        Keys::Counted { first, count } if first == count => (0, 0, 0),
-        Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
-        Keys::Migrated => (3, 3, 1),
+        KeySpec::None | KeySpec::Streams => (0, 0, 0),
+        KeySpec::Range(first, last, step) => (first, last, step),
+        KeySpec::Counted { first, count } if first == count => (0, 0, 0),
+        KeySpec::Counted { .. } | KeySpec::Stored(_) => (1, 1, 1),
+        KeySpec::Migrated => (3, 3, 1),
     };
     reply.count(first);
     reply.integer(i64::from(last));
@@ -101,16 +105,16 @@ fn describe(reply: &mut Reply, command: &Command, name: &str) {
     }
 }
 
-fn key_specs(reply: &mut Reply, command: &Command) {
+fn key_specs(reply: &mut ReplyBuffer, command: &Command) {
     let (first, last, step) = match command.keys {
-        Keys::None => return reply.array(0),
-        Keys::Streams => return streams_spec(reply, command),
-        Keys::Range(first, last, step) => (first, last, step),
-        Keys::Counted { first, count } if first == count => {
+        KeySpec::None => return reply.array(0),
+        KeySpec::Streams => return streams_spec(reply, command),
+        KeySpec::Range(first, last, step) => (first, last, step),
+        KeySpec::Counted { first, count } if first == count => {
             return counted_spec(reply, command, count);
         }
-        Keys::Counted { .. } | Keys::Stored(_) => (1, 1, 1),
-        Keys::Migrated => (3, 3, 1),
+        KeySpec::Counted { .. } | KeySpec::Stored(_) => (1, 1, 1),
+        KeySpec::Migrated => (3, 3, 1),
     };
     reply.array(1);
     reply.map(3);
@@ -147,7 +151,7 @@ fn key_specs(reply: &mut Reply, command: &Command) {
 }
 
 /// Keys behind a word, as many as there are ids behind them.
-fn streams_spec(reply: &mut Reply, command: &Command) {
+fn streams_spec(reply: &mut ReplyBuffer, command: &Command) {
     reply.array(1);
     reply.map(3);
     reply.bulk("flags");
@@ -179,7 +183,7 @@ fn streams_spec(reply: &mut Reply, command: &Command) {
 }
 
 /// Keys behind their number.
-fn counted_spec(reply: &mut Reply, command: &Command, place: usize) {
+fn counted_spec(reply: &mut ReplyBuffer, command: &Command, place: usize) {
     reply.array(1);
     reply.map(3);
     reply.bulk("flags");
@@ -272,7 +276,7 @@ fn docs(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn document(reply: &mut Reply, command: &Command, name: &str) {
+fn document(reply: &mut ReplyBuffer, command: &Command, name: &str) {
     reply.bulk(name);
     reply.map(3 + usize::from(!command.subcommands.is_empty()));
     for (field, value) in [
@@ -348,7 +352,7 @@ fn keys_of<'a>(execution: &Execution<'a>) -> Result<(&'static Command, Vec<&'a [
         .key_places(args)
         .map(|place| args.at(place))
         .collect();
-    let may_have_none = matches!(command.keys, Keys::Counted { .. });
+    let may_have_none = matches!(command.keys, KeySpec::Counted { .. });
     match keys.is_empty() && !may_have_none {
         true => Err(Fault::line("ERR The command has no key arguments")),
         false => Ok((command, keys)),
@@ -385,7 +389,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "(no subcommand)",
-            "    Tell about all commands.",
+            "    Return information about all commands.",
             "COUNT",
             "    Count the commands.",
             "DOCS [<command-name> ...]",
@@ -393,9 +397,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "GETKEYS <full-command>",
             "    Return the keys of a full command.",
             "GETKEYSANDFLAGS <full-command>",
-            "    Return the keys, and what is done with them.",
+            "    Return the keys of a command, and how it uses them.",
             "INFO [<command-name> ...]",
-            "    Tell about some commands.",
+            "    Return information about some commands.",
             "LIST [FILTERBY (ACLCAT <category> | PATTERN <pattern> | MODULE <name>)]",
             "    List the names of commands.",
         ],

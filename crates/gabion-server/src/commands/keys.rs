@@ -2,13 +2,15 @@
 
 use std::ops::Bound;
 
-use crate::command::{ALONE, Command, DENYOOM, FAST, Group, ONE_READ, READONLY, WRITE, command};
-use crate::events::Events;
+use crate::command::{
+    ALONE, Command, CommandGroup, DENYOOM, FAST, ONE_READ, READONLY, WRITE, command,
+};
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::store::hash::schedule_moved;
 use crate::store::keys::{PREFIX_BYTES, after_prefix, prefix};
-use crate::store::meta::{Head, Meta};
+use crate::store::meta::{KeyRecord, RecordHead};
 use crate::store::work::Room;
 
 /// Elements that are copied at a time.
@@ -18,58 +20,70 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("copy", -3, copy)
         .flags(WRITE | DENYOOM)
         .keys(1, 2, 1)
-        .about(Group::Generic, "6.2.0", "Copies a key."),
+        .about(CommandGroup::Generic, "6.2.0", "Copies a key."),
     command("del", -2, del).flags(WRITE).keys(1, -1, 1).about(
-        Group::Generic,
+        CommandGroup::Generic,
         "1.0.0",
         "Deletes keys.",
     ),
     command("exists", -2, exists)
         .flags(READONLY | FAST)
         .keys(1, -1, 1)
-        .about(Group::Generic, "1.0.0", "Counts the keys that are there."),
+        .about(
+            CommandGroup::Generic,
+            "1.0.0",
+            "Counts the keys that exist.",
+        ),
     command("move", 3, move_key)
         .flags(WRITE | FAST)
         .keys(1, 1, 1)
-        .about(Group::Generic, "1.0.0", "Moves a key to another database."),
+        .about(
+            CommandGroup::Generic,
+            "1.0.0",
+            "Moves a key to another database.",
+        ),
     command("rename", 3, rename)
         .flags(WRITE)
         .keys(1, 2, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "1.0.0",
-            "Renames a key, and replaces what has the new name.",
+            "Renames a key, replacing a key with the new name.",
         ),
     command("renamenx", 3, renamenx)
         .flags(WRITE | FAST)
         .keys(1, 2, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "1.0.0",
             "Renames a key if nothing has the new name.",
         ),
     command("swapdb", 3, swapdb)
         .flags(WRITE | FAST | ALONE)
-        .about(Group::Server, "4.0.0", "Exchanges two databases."),
+        .about(CommandGroup::Server, "4.0.0", "Exchanges two databases."),
     command("touch", -2, exists)
         .flags(READONLY | FAST)
         .keys(1, -1, 1)
-        .about(Group::Generic, "3.2.1", "Counts the keys that are there."),
+        .about(
+            CommandGroup::Generic,
+            "3.2.1",
+            "Counts the keys that exist.",
+        ),
     command("type", 2, type_of)
         .flags(READONLY | FAST | ONE_READ)
         .keys(1, 1, 1)
-        .about(Group::Generic, "1.0.0", "Returns the type of a key."),
+        .about(CommandGroup::Generic, "1.0.0", "Returns the type of a key."),
     command("unlink", -2, del)
         .flags(WRITE | FAST)
         .keys(1, -1, 1)
-        .about(Group::Generic, "4.0.0", "Deletes keys."),
+        .about(CommandGroup::Generic, "4.0.0", "Deletes keys."),
 ];
 
 fn del(execution: &mut Execution<'_>) -> Result<()> {
     let mut count = 0;
     for key in execution.args.from(1).iter() {
         if execution.remove(key)? {
-            execution.notify(Events::GENERIC, "del", key);
+            execution.notify(EventClasses::GENERIC, "del", key);
             count += 1;
         }
     }
@@ -116,13 +130,18 @@ fn renamenx(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// The elements keep their number, so the size of a collection does not matter.
-fn rename_found(execution: &mut Execution<'_>, from: &[u8], to: &[u8], meta: &Meta) -> Result<()> {
+fn rename_found(
+    execution: &mut Execution<'_>,
+    from: &[u8],
+    to: &[u8],
+    meta: &KeyRecord,
+) -> Result<()> {
     execution.put(to, meta.head, &[meta.body()])?;
     let space = execution.space();
     schedule_moved(execution.work, space, to, meta)?;
     execution.work.remove_but(space, from, meta.head.elements)?;
-    execution.notify(Events::GENERIC, "rename_from", from);
-    execution.notify(Events::GENERIC, "rename_to", to);
+    execution.notify(EventClasses::GENERIC, "rename_from", from);
+    execution.notify(EventClasses::GENERIC, "rename_to", to);
     Ok(())
 }
 
@@ -153,7 +172,7 @@ fn copy(execution: &mut Execution<'_>) -> Result<()> {
         None => false,
     };
     if copied {
-        execution.notify_in(database, Events::GENERIC, "copy_to", to);
+        execution.notify_in(database, EventClasses::GENERIC, "copy_to", to);
     }
     execution.reply.flag(copied);
     Ok(())
@@ -178,8 +197,8 @@ fn move_key(execution: &mut Execution<'_>) -> Result<()> {
     };
     if moved {
         execution.remove(key)?;
-        execution.notify(Events::GENERIC, "move_from", key);
-        execution.notify_in(database, Events::GENERIC, "move_to", key);
+        execution.notify(EventClasses::GENERIC, "move_from", key);
+        execution.notify_in(database, EventClasses::GENERIC, "move_to", key);
     }
     execution.reply.flag(moved);
     Ok(())
@@ -188,7 +207,7 @@ fn move_key(execution: &mut Execution<'_>) -> Result<()> {
 /// Copies a record and its elements, under a number of their own; false if something is in the way.
 fn copy_to(
     execution: &mut Execution<'_>,
-    meta: &Meta,
+    meta: &KeyRecord,
     database: usize,
     to: &[u8],
     replaces: bool,
@@ -198,7 +217,7 @@ fn copy_to(
     if !replaces && execution.work.find(there, to)?.is_some() {
         return Ok(false);
     }
-    let mut head: Head = meta.head;
+    let mut head: RecordHead = meta.head;
     if let Some(elements) = meta.head.elements {
         let copy = execution.server.store.next_number()?;
         copy_elements(execution, prefix(here, elements), prefix(there, copy))?;

@@ -1,13 +1,13 @@
 //! `LATENCY`: how long commands take, and what took long.
 
-use crate::calls::Called;
-use crate::command::{ADMIN, Command, Group, LOADING, NOSCRIPT, STALE, command};
+use crate::calls::CommandStat;
+use crate::command::{ADMIN, Command, CommandGroup, LOADING, NOSCRIPT, STALE, command};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::histogram::Counts;
-use crate::resp::reply::Reply;
-use crate::spikes::{KINDS, Kind};
+use crate::histogram::HistogramSnapshot;
+use crate::latency_monitor::{KINDS, LatencySeries};
+use crate::resp::reply::ReplyBuffer;
 
 const OF_LATENCY: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
@@ -17,43 +17,43 @@ const ROWS: u64 = 4;
 
 pub(crate) const COMMANDS: &[Command] = &[command("latency", -2, container)
     .with(SUBCOMMANDS)
-    .about(Group::Server, "2.8.13", "Tells how long things take.")];
+    .about(CommandGroup::Server, "2.8.13", "Shows latencies.")];
 
 const SUBCOMMANDS: &[Command] = &[
     command("doctor", 2, doctor).flags(OF_LATENCY).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
-        "Says what took long, and what helps.",
+        "Reports slow events, and what helps.",
     ),
     command("graph", 3, graph).flags(OF_LATENCY).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
-        "Draws the events of a kind.",
+        "Draws a graph of the events of a kind.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("histogram", -2, histogram).flags(OF_LATENCY).about(
-        Group::Server,
+        CommandGroup::Server,
         "7.0.0",
         "Returns how many calls of commands took less than so long.",
     ),
     command("history", 3, history).flags(OF_LATENCY).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Returns the events of a kind.",
     ),
     command("latest", 2, latest).flags(OF_LATENCY).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
         "Returns the last event of each kind.",
     ),
     command("reset", -2, reset).flags(OF_LATENCY).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.8.13",
-        "Forgets events, of all kinds or of some.",
+        "Clears events, of all kinds or of some.",
     ),
 ];
 
@@ -70,11 +70,13 @@ fn histogram(execution: &mut Execution<'_>) -> Result<()> {
         };
         asked.len() == 0 || asked.iter().any(fits)
     };
-    let found: Vec<(&str, Counts)> = server
+    let found: Vec<(&str, HistogramSnapshot)> = server
         .calls
         .called(commands.names())
         .filter(|(_, called)| is_asked(called.name))
-        .filter_map(|(number, Called { name, .. })| Some((name, server.calls.counts_of(number)?)))
+        .filter_map(|(number, CommandStat { name, .. })| {
+            Some((name, server.calls.counts_of(number)?))
+        })
         .collect();
     execution.reply.map(found.len());
     for (name, counts) in found {
@@ -85,7 +87,7 @@ fn histogram(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// Counts by powers of two, each as far as more calls come with it.
-fn write_counts(reply: &mut Reply, counts: &Counts) {
+fn write_counts(reply: &mut ReplyBuffer, counts: &HistogramSnapshot) {
     reply.map(2);
     reply.bulk("calls");
     reply.unsigned(counts.total());
@@ -140,8 +142,8 @@ fn doctor(execution: &mut Execution<'_>) -> Result<()> {
     let server = execution.server;
     let (least, kinds) = (server.settings.spike_ms(), server.spikes.all());
     let text = match (least, kinds.is_empty()) {
-        (0, true) => "Nothing is noted, as latency-monitor-threshold is 0. CONFIG SET \
-                      latency-monitor-threshold 100 notes what takes 100 ms or longer.\n"
+        (0, true) => "The latency monitor is off, as latency-monitor-threshold is 0. CONFIG SET \
+                      latency-monitor-threshold 100 records events of 100 ms or longer.\n"
             .to_owned(),
         (_, true) => format!("Nothing took {least} ms or longer. All is well.\n"),
         _ => kinds
@@ -154,7 +156,7 @@ fn doctor(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// A paragraph about the events of a kind.
-fn advice(name: &str, kind: &Kind) -> String {
+fn advice(name: &str, kind: &LatencySeries) -> String {
     let (count, longest) = (kind.samples.len(), kind.ms_max);
     let sum: u64 = kind.samples.iter().map(|sample| sample.ms).sum();
     let mean = sum / (count as u64).max(1);
@@ -181,7 +183,7 @@ fn graph(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// The last events as columns, and below each how long ago it was.
-fn picture(event: &str, kind: &Kind, now: u64) -> String {
+fn picture(event: &str, kind: &LatencySeries, now: u64) -> String {
     let shown = kind.samples.len().min(COLUMNS);
     let samples: Vec<_> = kind
         .samples
@@ -241,9 +243,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "DOCTOR",
-            "    Say what took long, and what helps.",
+            "    Report slow events, and what helps.",
             "GRAPH <event>",
-            "    Draw the events of a kind.",
+            "    Draw a graph of the events of a kind.",
             "HISTOGRAM [<command> ...]",
             "    Return how many calls of commands took less than so many microseconds.",
             "HISTORY <event>",
@@ -251,7 +253,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "LATEST",
             "    Return the last event of each kind.",
             "RESET [<event> ...]",
-            "    Forget events, of all kinds or of some.",
+            "    Clear events, of all kinds or of some.",
         ],
     );
     Ok(())
@@ -260,13 +262,13 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spikes::Sample;
+    use crate::latency_monitor::LatencySample;
 
     #[test]
     fn a_picture_has_a_column_for_each_event() {
-        let kind = Kind {
+        let kind = LatencySeries {
             samples: [(100, 10), (4000, 40), (4059, 20)]
-                .map(|(at, ms)| Sample { at, ms })
+                .map(|(at, ms)| LatencySample { at, ms })
                 .into(),
             ms_max: 99,
         };

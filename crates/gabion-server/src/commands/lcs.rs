@@ -3,7 +3,7 @@
 //! The usual table of lengths, row by row: `(a + 1) * (b + 1)` cells of four bytes, which is
 //! bounded as Redis bounds it, and the way back through it.
 
-use crate::command::{Command, Group, READONLY, command, parse_integer};
+use crate::command::{Command, CommandGroup, READONLY, command, parse_integer};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 
@@ -12,7 +12,7 @@ const CELLS_MAX: usize = 1 << 30;
 
 pub(crate) const COMMANDS: &[Command] =
     &[command("lcs", -3, lcs).flags(READONLY).keys(1, 2, 1).about(
-        Group::String,
+        CommandGroup::String,
         "7.0.0",
         "Finds the longest common subsequence.",
     )];

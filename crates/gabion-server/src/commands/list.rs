@@ -1,23 +1,23 @@
 //! Lists.
 
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, READONLY, WRITE, command, parse_integer,
 };
 use crate::commands::read_many;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::store::list::{End, List};
-use crate::store::meta::Saved;
+use crate::store::list::{List, ListEnd};
+use crate::store::meta::SaveOutcome;
 
-const ABOUT: Group = Group::List;
+const ABOUT: CommandGroup = CommandGroup::List;
 const ADD: u32 = WRITE | DENYOOM | FAST | DIRECT;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("lindex", 3, lindex)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Returns an element by its place."),
+        .about(ABOUT, "1.0.0", "Returns an element by its index."),
     command("linsert", 5, linsert)
         .flags(WRITE | DENYOOM | DIRECT)
         .keys(1, 1, 1)
@@ -37,7 +37,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("lpos", -3, lpos)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.0.6", "Returns the places of an element."),
+        .about(ABOUT, "6.0.6", "Returns the positions of an element."),
     command("lpush", -3, lpush).flags(ADD).keys(1, 1, 1).about(
         ABOUT,
         "1.0.0",
@@ -49,7 +49,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.2.0",
-            "Adds elements at the front of a list that is there.",
+            "Adds elements at the front of a list that exists.",
         ),
     command("lrange", 4, lrange)
         .flags(READONLY)
@@ -86,27 +86,27 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.2.0",
-            "Adds elements at the end of a list that is there.",
+            "Adds elements at the end of a list that exists.",
         ),
 ];
 
 /// The name of a push at an end.
-pub(crate) fn push_name(at: End) -> &'static str {
+pub(crate) fn push_name(at: ListEnd) -> &'static str {
     match at {
-        End::Left => "lpush",
-        End::Right => "rpush",
+        ListEnd::Left => "lpush",
+        ListEnd::Right => "rpush",
     }
 }
 
 /// The name of a pop at an end.
-pub(crate) fn pop_name(at: End) -> &'static str {
+pub(crate) fn pop_name(at: ListEnd) -> &'static str {
     match at {
-        End::Left => "lpop",
-        End::Right => "rpop",
+        ListEnd::Left => "lpop",
+        ListEnd::Right => "rpop",
     }
 }
 
-fn push(execution: &mut Execution<'_>, at: End, only_if_there: bool) -> Result<()> {
+fn push(execution: &mut Execution<'_>, at: ListEnd, only_if_there: bool) -> Result<()> {
     let key = execution.arg(1);
     let mut list = List::open(execution, key)?;
     if only_if_there && list.count() == 0 {
@@ -118,28 +118,28 @@ fn push(execution: &mut Execution<'_>, at: End, only_if_there: bool) -> Result<(
     }
     let count = list.count();
     let saved = list.save(execution, key)?;
-    execution.tell(saved, Events::LIST, push_name(at), key);
+    execution.tell(saved, EventClasses::LIST, push_name(at), key);
     execution.reply.count(count);
     Ok(())
 }
 
 fn lpush(execution: &mut Execution<'_>) -> Result<()> {
-    push(execution, End::Left, false)
+    push(execution, ListEnd::Left, false)
 }
 
 fn rpush(execution: &mut Execution<'_>) -> Result<()> {
-    push(execution, End::Right, false)
+    push(execution, ListEnd::Right, false)
 }
 
 fn lpushx(execution: &mut Execution<'_>) -> Result<()> {
-    push(execution, End::Left, true)
+    push(execution, ListEnd::Left, true)
 }
 
 fn rpushx(execution: &mut Execution<'_>) -> Result<()> {
-    push(execution, End::Right, true)
+    push(execution, ListEnd::Right, true)
 }
 
-fn pop(execution: &mut Execution<'_>, at: End) -> Result<()> {
+fn pop(execution: &mut Execution<'_>, at: ListEnd) -> Result<()> {
     let key = execution.arg(1);
     if execution.args.len() > 3 {
         return Err(execution.wrong_arguments());
@@ -163,7 +163,7 @@ fn pop(execution: &mut Execution<'_>, at: End) -> Result<()> {
     let Some(count) = count else {
         let element = list.pop(execution.work, at)?;
         let saved = list.save(execution, key)?;
-        execution.tell(saved, Events::LIST, pop_name(at), key);
+        execution.tell(saved, EventClasses::LIST, pop_name(at), key);
         execution.reply.bulk_or_null(element);
         return Ok(());
     };
@@ -183,33 +183,33 @@ pub(crate) fn pop_many(
     execution: &mut Execution<'_>,
     key: &[u8],
     mut list: List,
-    at: End,
+    at: ListEnd,
     count: usize,
 ) -> Result<Vec<Vec<u8>>> {
     let all = list.count();
     let count = count.min(all);
     let (taken, kept) = match at {
-        End::Left => (0..count, count..all),
-        End::Right => (all - count..all, 0..all - count),
+        ListEnd::Left => (0..count, count..all),
+        ListEnd::Right => (all - count..all, 0..all - count),
     };
     let mut elements = list.part(execution.work, taken)?;
-    if at == End::Right {
+    if at == ListEnd::Right {
         elements.reverse();
     }
     if count > 0 {
         list.trim(execution.work, kept)?;
     }
     let saved = list.save(execution, key)?;
-    execution.tell(saved, Events::LIST, pop_name(at), key);
+    execution.tell(saved, EventClasses::LIST, pop_name(at), key);
     Ok(elements)
 }
 
 fn lpop(execution: &mut Execution<'_>) -> Result<()> {
-    pop(execution, End::Left)
+    pop(execution, ListEnd::Left)
 }
 
 fn rpop(execution: &mut Execution<'_>) -> Result<()> {
-    pop(execution, End::Right)
+    pop(execution, ListEnd::Right)
 }
 
 fn llen(execution: &mut Execution<'_>) -> Result<()> {
@@ -261,7 +261,7 @@ fn lset(execution: &mut Execution<'_>) -> Result<()> {
     let place = place.ok_or(Fault::line("ERR index out of range"))?;
     list.set(execution.work, place, execution.args.at(3))?;
     let saved = list.save(execution, key)?;
-    execution.tell(saved, Events::LIST, "lset", key);
+    execution.tell(saved, EventClasses::LIST, "lset", key);
     execution.reply.ok();
     Ok(())
 }
@@ -276,10 +276,10 @@ fn ltrim(execution: &mut Execution<'_>) -> Result<()> {
     list.trim(execution.work, places)?;
     let saved = list.save(execution, key)?;
     if is_there {
-        execution.notify(Events::LIST, "ltrim", key);
+        execution.notify(EventClasses::LIST, "ltrim", key);
     }
-    if saved == Saved::Removed {
-        execution.notify(Events::GENERIC, "del", key);
+    if saved == SaveOutcome::Removed {
+        execution.notify(EventClasses::GENERIC, "del", key);
     }
     execution.reply.ok();
     Ok(())
@@ -306,7 +306,7 @@ fn linsert(execution: &mut Execution<'_>) -> Result<()> {
     list.insert(execution.work, place, element)?;
     let count = list.count();
     let saved = list.save(execution, key)?;
-    execution.tell(saved, Events::LIST, "linsert", key);
+    execution.tell(saved, EventClasses::LIST, "linsert", key);
     execution.reply.count(count);
     Ok(())
 }
@@ -347,7 +347,7 @@ fn lrem(execution: &mut Execution<'_>) -> Result<()> {
     places.sort_unstable();
     list.remove(execution.work, &places)?;
     let saved = list.save(execution, key)?;
-    execution.tell(saved, Events::LIST, "lrem", key);
+    execution.tell(saved, EventClasses::LIST, "lrem", key);
     execution.reply.count(places.len());
     Ok(())
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use crate::args::float;
-use crate::blocking::OnTimeout;
-use crate::command::{BLOCKING, Command, DENYOOM, DIRECT, Group, NOSCRIPT, WRITE, command};
+use crate::blocking::TimeoutReply;
+use crate::command::{BLOCKING, Command, CommandGroup, DENYOOM, DIRECT, NOSCRIPT, WRITE, command};
 use crate::commands::list::{pop_many, pop_name, push_name};
 use crate::commands::set::counted;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::store::list::{End, List};
+use crate::store::list::{List, ListEnd};
 
-const ABOUT: Group = Group::List;
+const ABOUT: CommandGroup = CommandGroup::List;
 const WAIT: u32 = WRITE | NOSCRIPT | BLOCKING;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -30,7 +30,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes elements of the first list that has some, or waits.",
+            "Removes and returns elements of the first list that is not empty, or waits.",
         ),
     command("blpop", -3, blpop)
         .flags(WAIT | DIRECT)
@@ -38,7 +38,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.0.0",
-            "Takes the first element of a list, or waits for one.",
+            "Removes and returns the first element of a list, or waits for one.",
         ),
     command("brpop", -3, brpop)
         .flags(WAIT | DIRECT)
@@ -46,7 +46,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.0.0",
-            "Takes the last element of a list, or waits for one.",
+            "Removes and returns the last element of a list, or waits for one.",
         ),
     command("brpoplpush", 4, brpoplpush)
         .flags(WAIT | DENYOOM)
@@ -66,7 +66,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes elements of the first list that has some.",
+            "Removes and returns elements of the first list that is not empty.",
         ),
     command("rpoplpush", 3, rpoplpush)
         .flags(WRITE | DENYOOM)
@@ -100,10 +100,10 @@ const SECONDS_MAX: f64 = 9_223_372_036_854_775.0;
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The end that a word names.
-fn end(word: &[u8]) -> Result<End> {
+fn end(word: &[u8]) -> Result<ListEnd> {
     match word.to_ascii_lowercase().as_slice() {
-        b"left" => Ok(End::Left),
-        b"right" => Ok(End::Right),
+        b"left" => Ok(ListEnd::Left),
+        b"right" => Ok(ListEnd::Right),
         _ => Err(Fault::SYNTAX),
     }
 }
@@ -120,7 +120,7 @@ fn source(execution: &mut Execution<'_>, key: &[u8]) -> Result<List> {
 fn move_one(
     execution: &mut Execution<'_>,
     (from, to): (&[u8], &[u8]),
-    (from_end, to_end): (End, End),
+    (from_end, to_end): (ListEnd, ListEnd),
 ) -> Result<Option<Vec<u8>>> {
     let mut list = source(execution, from)?;
     if list.count() == 0 {
@@ -130,8 +130,8 @@ fn move_one(
         let element = list.pop(execution.work, from_end)?.unwrap_or_default();
         list.push(execution.work, to_end, &element)?;
         list.save(execution, from)?;
-        execution.notify(Events::LIST, pop_name(from_end), from);
-        execution.notify(Events::LIST, push_name(to_end), from);
+        execution.notify(EventClasses::LIST, pop_name(from_end), from);
+        execution.notify(EventClasses::LIST, push_name(to_end), from);
         return Ok(Some(element));
     }
     let mut target = List::open(execution, to)?;
@@ -139,8 +139,8 @@ fn move_one(
     target.push(execution.work, to_end, &element)?;
     let saved = list.save(execution, from)?;
     target.save(execution, to)?;
-    execution.notify(Events::LIST, push_name(to_end), to);
-    execution.tell(saved, Events::LIST, pop_name(from_end), from);
+    execution.notify(EventClasses::LIST, push_name(to_end), to);
+    execution.tell(saved, EventClasses::LIST, pop_name(from_end), from);
     Ok(Some(element))
 }
 
@@ -154,20 +154,20 @@ fn lmove(execution: &mut Execution<'_>) -> Result<()> {
 
 fn rpoplpush(execution: &mut Execution<'_>) -> Result<()> {
     let keys = (execution.arg(1), execution.arg(2));
-    let moved = move_one(execution, keys, (End::Right, End::Left))?;
+    let moved = move_one(execution, keys, (ListEnd::Right, ListEnd::Left))?;
     execution.reply.bulk_or_null(moved);
     Ok(())
 }
 
 fn move_or_wait(
     execution: &mut Execution<'_>,
-    ends: (End, End),
+    ends: (ListEnd, ListEnd),
     timeout: Option<Duration>,
 ) -> Result<()> {
     let keys = (execution.arg(1), execution.arg(2));
     match move_one(execution, keys, ends)? {
         Some(moved) => execution.reply.bulk(moved),
-        None => execution.wait_for(&[keys.0], timeout, OnTimeout::Null),
+        None => execution.wait_for(&[keys.0], timeout, TimeoutReply::Null),
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ fn blmove(execution: &mut Execution<'_>) -> Result<()> {
 
 fn brpoplpush(execution: &mut Execution<'_>) -> Result<()> {
     let timeout = timeout(execution.arg(3))?;
-    move_or_wait(execution, (End::Right, End::Left), timeout)
+    move_or_wait(execution, (ListEnd::Right, ListEnd::Left), timeout)
 }
 
 /// The first of some lists that is not empty.
@@ -197,17 +197,17 @@ fn first_of<'a>(
     Ok(None)
 }
 
-fn pop_or_wait(execution: &mut Execution<'_>, at: End) -> Result<()> {
+fn pop_or_wait(execution: &mut Execution<'_>, at: ListEnd) -> Result<()> {
     let count = execution.args.len();
     let timeout = timeout(execution.arg(count - 1))?;
     let keys: Vec<_> = execution.args.from(1).iter().take(count - 2).collect();
     let Some((key, mut list)) = first_of(execution, &keys)? else {
-        execution.wait_for(&keys, timeout, OnTimeout::NullArray);
+        execution.wait_for(&keys, timeout, TimeoutReply::NullArray);
         return Ok(());
     };
     let element = list.pop(execution.work, at)?.unwrap_or_default();
     let saved = list.save(execution, key)?;
-    execution.tell(saved, Events::LIST, pop_name(at), key);
+    execution.tell(saved, EventClasses::LIST, pop_name(at), key);
     execution.reply.array(2);
     execution.reply.bulk(key);
     execution.reply.bulk(element);
@@ -215,16 +215,16 @@ fn pop_or_wait(execution: &mut Execution<'_>, at: End) -> Result<()> {
 }
 
 fn blpop(execution: &mut Execution<'_>) -> Result<()> {
-    pop_or_wait(execution, End::Left)
+    pop_or_wait(execution, ListEnd::Left)
 }
 
 fn brpop(execution: &mut Execution<'_>) -> Result<()> {
-    pop_or_wait(execution, End::Right)
+    pop_or_wait(execution, ListEnd::Right)
 }
 
-/// What a command says that takes from the first of several keys that has something.
+/// The arguments of a command that pops from the first of several keys that is not empty.
 #[derive(Debug)]
-pub(crate) struct Takes<'a> {
+pub(crate) struct MultiPopArgs<'a> {
     /// The keys.
     pub(crate) keys: Vec<&'a [u8]>,
     /// The word behind them, for an end.
@@ -237,7 +237,7 @@ pub(crate) struct Takes<'a> {
 ///
 /// # Errors
 /// What Redis says of other arguments.
-pub(crate) fn takes<'a>(execution: &Execution<'a>, at: usize) -> Result<Takes<'a>> {
+pub(crate) fn takes<'a>(execution: &Execution<'a>, at: usize) -> Result<MultiPopArgs<'a>> {
     let args = execution.args;
     let (count, behind) =
         counted(execution, at).map_err(|fault| match fault.text().contains("greater than 0") {
@@ -261,7 +261,7 @@ pub(crate) fn takes<'a>(execution: &Execution<'a>, at: usize) -> Result<Takes<'a
         has_count = true;
         next += 2;
     }
-    Ok(Takes {
+    Ok(MultiPopArgs {
         keys,
         end: word,
         count: taken,
@@ -270,7 +270,7 @@ pub(crate) fn takes<'a>(execution: &Execution<'a>, at: usize) -> Result<Takes<'a
 
 /// Takes from the first list that has something; the keys if none has.
 fn take<'a>(execution: &mut Execution<'a>, at: usize) -> Result<Option<Vec<&'a [u8]>>> {
-    let Takes {
+    let MultiPopArgs {
         keys,
         end: word,
         count,
@@ -300,7 +300,7 @@ fn lmpop(execution: &mut Execution<'_>) -> Result<()> {
 fn blmpop(execution: &mut Execution<'_>) -> Result<()> {
     let timeout = timeout(execution.arg(1))?;
     if let Some(keys) = take(execution, 2)? {
-        execution.wait_for(&keys, timeout, OnTimeout::NullArray);
+        execution.wait_for(&keys, timeout, TimeoutReply::NullArray);
     }
     Ok(())
 }

@@ -1,23 +1,31 @@
-//! `MEMORY`: what keys take, and what the server does.
+//! `MEMORY`: memory use of keys and of the server.
 
-use crate::command::{Command, Group, READONLY, command};
+use crate::command::{Command, CommandGroup, READONLY, command};
 use crate::commands::{container, help, object};
 use crate::execution::Execution;
 use crate::fault::Result;
 
 pub(crate) const COMMANDS: &[Command] = &[command("memory", -2, container)
     .with(SUBCOMMANDS)
-    .about(Group::Server, "4.0.0", "Tells what takes memory.")];
+    .about(CommandGroup::Server, "4.0.0", "Shows memory use.")];
 
 const SUBCOMMANDS: &[Command] = &[
-    command("doctor", 2, doctor).about(Group::Server, "4.0.0", "Says whether memory is short."),
-    command("help", 2, show_help).about(Group::Server, "4.0.0", "Tells about the subcommands."),
-    command("stats", 2, stats).about(Group::Server, "4.0.0", "Tells what the memory is used for."),
+    command("doctor", 2, doctor).about(
+        CommandGroup::Server,
+        "4.0.0",
+        "Reports whether memory is short.",
+    ),
+    command("help", 2, show_help).about(CommandGroup::Server, "4.0.0", "Lists the subcommands."),
+    command("stats", 2, stats).about(
+        CommandGroup::Server,
+        "4.0.0",
+        "Shows what memory is used for.",
+    ),
     command("usage", -3, object::usage)
         .flags(READONLY)
         .keys(2, 2, 1)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "4.0.0",
             "Returns about how many bytes a key takes in the store.",
         ),
@@ -61,9 +69,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "DOCTOR",
-            "    Say whether memory is short.",
+            "    Report whether memory is short.",
             "STATS",
-            "    Tell what the memory is used for, in bytes.",
+            "    Show what memory is used for, in bytes.",
             "USAGE <key> [SAMPLES <count>]",
             "    Return about how many bytes a key takes in the store.",
         ],

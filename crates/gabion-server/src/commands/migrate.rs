@@ -8,9 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::command::{Command, Group, LONG, WRITE, command, parse_integer};
+use crate::command::{Command, CommandGroup, LONG, WRITE, command, parse_integer};
 use crate::commands::dump::value_of;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::rdb;
@@ -19,7 +19,7 @@ pub(crate) const COMMANDS: &[Command] = &[command("migrate", -6, migrate)
     .flags(WRITE | LONG)
     .migrated_keys()
     .about(
-        Group::Generic,
+        CommandGroup::Generic,
         "2.6.0",
         "Hands keys over to another server.",
     )];
@@ -113,7 +113,7 @@ fn migrate(execution: &mut Execution<'_>) -> Result<()> {
             Ok(()) if asked.copies => {}
             Ok(()) => {
                 execution.remove(key)?;
-                execution.notify(Events::GENERIC, "del", key);
+                execution.notify(EventClasses::GENERIC, "del", key);
             }
             // Keys that were taken before stay there, and are removed here.
             Err(fault) => refusal = refusal.or(Some(fault)),

@@ -1,37 +1,42 @@
 //! Strings that are numbers.
 
 use crate::args::{float, integer};
-use crate::command::{Command, DENYOOM, DIRECT, FAST, Group, WRITE, command, parse_integer};
-use crate::events::Events;
+use crate::command::{Command, CommandGroup, DENYOOM, DIRECT, FAST, WRITE, command, parse_integer};
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::resp::reply::{DIGITS_MAX, decimal};
-use crate::store::meta::Head;
+use crate::store::meta::RecordHead;
 
 const CHANGE: u32 = WRITE | DENYOOM | FAST | DIRECT;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("decr", 2, decr).flags(CHANGE).keys(1, 1, 1).about(
-        Group::String,
+        CommandGroup::String,
         "1.0.0",
         "Subtracts one.",
     ),
     command("decrby", 3, decrby)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::String, "1.0.0", "Subtracts a number."),
-    command("incr", 2, incr)
-        .flags(CHANGE)
-        .keys(1, 1, 1)
-        .about(Group::String, "1.0.0", "Adds one."),
+        .about(CommandGroup::String, "1.0.0", "Subtracts a number."),
+    command("incr", 2, incr).flags(CHANGE).keys(1, 1, 1).about(
+        CommandGroup::String,
+        "1.0.0",
+        "Adds one.",
+    ),
     command("incrby", 3, incrby)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::String, "1.0.0", "Adds a number."),
+        .about(CommandGroup::String, "1.0.0", "Adds a number."),
     command("incrbyfloat", 3, incrbyfloat)
         .flags(CHANGE)
         .keys(1, 1, 1)
-        .about(Group::String, "2.6.0", "Adds a number with a fraction."),
+        .about(
+            CommandGroup::String,
+            "2.6.0",
+            "Adds a number with a fraction.",
+        ),
 ];
 
 fn add(execution: &mut Execution<'_>, by: i64) -> Result<()> {
@@ -41,14 +46,14 @@ fn add(execution: &mut Execution<'_>, by: i64) -> Result<()> {
             let number = integer(meta.string()?).ok_or(Fault::NOT_AN_INTEGER)?;
             (meta.head, number)
         }
-        None => (Head::STRING, 0),
+        None => (RecordHead::STRING, 0),
     };
     let new = old
         .checked_add(by)
         .ok_or(Fault::line("ERR increment or decrement would overflow"))?;
     let mut digits = [0; DIGITS_MAX];
     execution.put(key, head, &[decimal(new, &mut digits)])?;
-    execution.notify(Events::STRING, "incrby", key);
+    execution.notify(EventClasses::STRING, "incrby", key);
     execution.reply.integer(new);
     Ok(())
 }
@@ -81,7 +86,7 @@ fn incrbyfloat(execution: &mut Execution<'_>) -> Result<()> {
             let number = float(meta.string()?).ok_or(Fault::NOT_A_FLOAT)?;
             (meta.head, number)
         }
-        None => (Head::STRING, 0.0),
+        None => (RecordHead::STRING, 0.0),
     };
     let by = float(execution.arg(2)).ok_or(Fault::NOT_A_FLOAT)?;
     let new = old + by;
@@ -90,7 +95,7 @@ fn incrbyfloat(execution: &mut Execution<'_>) -> Result<()> {
     }
     let text = plain(new);
     execution.put(key, head, &[text.as_bytes()])?;
-    execution.notify(Events::STRING, "incrbyfloat", key);
+    execution.notify(EventClasses::STRING, "incrbyfloat", key);
     execution.reply.bulk(text);
     Ok(())
 }

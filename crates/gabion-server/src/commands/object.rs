@@ -1,19 +1,22 @@
-//! What is known of a key's form: `OBJECT` and `MEMORY USAGE`.
+//! `OBJECT` and `MEMORY USAGE`: the encoding and size of keys.
 
-use crate::command::{Command, Group, READONLY, command};
+use crate::command::{Command, CommandGroup, READONLY, command};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::store::list::List;
 use crate::store::members::Members;
-use crate::store::meta::{Kind, Meta};
+use crate::store::meta::{KeyRecord, KeyType};
 
 /// Strings up to this length are stored with their key, as Redis calls it.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-pub(crate) const COMMANDS: &[Command] = &[command("object", -2, container)
-    .with(SUBCOMMANDS)
-    .about(Group::Generic, "2.2.3", "Tells how a key is kept.")];
+pub(crate) const COMMANDS: &[Command] =
+    &[command("object", -2, container).with(SUBCOMMANDS).about(
+        CommandGroup::Generic,
+        "2.2.3",
+        "Shows the encoding of a key.",
+    )];
 
 /// Bytes of a record beside its key and its body, about.
 const HEAD_BYTES: usize = 24;
@@ -26,27 +29,39 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(READONLY)
         .keys(2, 2, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "2.2.3",
             "Returns the form that Redis would have for it.",
         ),
     command("freq", 3, freq)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(Group::Generic, "4.0.0", "Is refused: uses are not counted."),
-    command("help", 2, show_help).about(Group::Generic, "6.2.0", "Tells about the subcommands."),
+        .about(
+            CommandGroup::Generic,
+            "4.0.0",
+            "Always fails: accesses are not counted.",
+        ),
+    command("help", 2, show_help).about(CommandGroup::Generic, "6.2.0", "Lists the subcommands."),
     command("idletime", 3, idletime)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(Group::Generic, "2.2.3", "Is refused: uses are not noted."),
+        .about(
+            CommandGroup::Generic,
+            "2.2.3",
+            "Always fails: access times are not recorded.",
+        ),
     command("refcount", 3, refcount)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(Group::Generic, "2.2.3", "Returns 1: nothing is shared."),
+        .about(
+            CommandGroup::Generic,
+            "2.2.3",
+            "Returns 1: nothing is shared.",
+        ),
 ];
 
 /// The key, or a reply that it is not there.
-fn key(execution: &mut Execution<'_>) -> Result<Option<Meta>> {
+fn key(execution: &mut Execution<'_>) -> Result<Option<KeyRecord>> {
     let found = execution.find(execution.arg(2))?;
     if found.is_none() {
         execution.reply.null();
@@ -68,14 +83,14 @@ fn encoding(execution: &mut Execution<'_>) -> Result<()> {
 ///
 /// # Errors
 /// Of the store.
-pub(crate) fn encoding_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<&'static str> {
+pub(crate) fn encoding_of(execution: &mut Execution<'_>, meta: &KeyRecord) -> Result<&'static str> {
     Ok(match meta.head.kind {
-        Kind::String if crate::args::integer(meta.body()).is_some() => "int",
-        Kind::String if meta.body().len() <= EMBEDDED_BYTES_MAX => "embstr",
-        Kind::String => "raw",
-        Kind::List => "quicklist",
-        Kind::Set if is_short(execution, meta, "set-max-intset-entries", None)? => "intset",
-        Kind::Hash
+        KeyType::String if crate::args::integer(meta.body()).is_some() => "int",
+        KeyType::String if meta.body().len() <= EMBEDDED_BYTES_MAX => "embstr",
+        KeyType::String => "raw",
+        KeyType::List => "quicklist",
+        KeyType::Set if is_short(execution, meta, "set-max-intset-entries", None)? => "intset",
+        KeyType::Hash
             if is_short(
                 execution,
                 meta,
@@ -85,7 +100,7 @@ pub(crate) fn encoding_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<
         {
             "listpack"
         }
-        Kind::SortedSet
+        KeyType::SortedSet
             if is_short(
                 execution,
                 meta,
@@ -95,9 +110,9 @@ pub(crate) fn encoding_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<
         {
             "listpack"
         }
-        Kind::Set | Kind::Hash => "hashtable",
-        Kind::SortedSet => "skiplist",
-        Kind::Stream => "stream",
+        KeyType::Set | KeyType::Hash => "hashtable",
+        KeyType::SortedSet => "skiplist",
+        KeyType::Stream => "stream",
     })
 }
 
@@ -105,7 +120,7 @@ pub(crate) fn encoding_of(execution: &mut Execution<'_>, meta: &Meta) -> Result<
 /// there is no limit of length.
 fn is_short(
     execution: &mut Execution<'_>,
-    meta: &Meta,
+    meta: &KeyRecord,
     entries: &str,
     value: Option<&str>,
 ) -> Result<bool> {
@@ -124,7 +139,7 @@ fn is_short(
             Some(most) => {
                 // A hash's value has a byte in front of it.
                 let length = match kind {
-                    Kind::Hash => member.len().max(payload.len().saturating_sub(1)),
+                    KeyType::Hash => member.len().max(payload.len().saturating_sub(1)),
                     _ => member.len(),
                 };
                 length as u64 <= most
@@ -166,18 +181,18 @@ pub(crate) fn usage(execution: &mut Execution<'_>) -> Result<()> {
         seen < samples
     };
     let count = match meta.head.kind {
-        Kind::List => {
+        KeyType::List => {
             let list = List::of(execution.space(), Some(&meta))?;
             list.visit(execution.work, 0..list.count(), false, |_, element| {
                 add(element.len())
             })?;
             list.count() as u64
         }
-        Kind::Stream | Kind::String => 0,
+        KeyType::Stream | KeyType::String => 0,
         kind => {
             let members = Members::of(execution.space(), Some(&meta), kind)?;
             // A sorted set has each member twice.
-            let times = if kind == Kind::SortedSet { 2 } else { 1 };
+            let times = if kind == KeyType::SortedSet { 2 } else { 1 };
             members.visit(execution.work, |member, payload| {
                 add(member.len() * times + payload.len())
             })?;
@@ -223,7 +238,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "ENCODING <key>",
             "    Return the form that Redis would have for the key.",
             "REFCOUNT <key>",
-            "    Return 1 for a key that is there.",
+            "    Return 1 if the key exists.",
         ],
     );
     Ok(())

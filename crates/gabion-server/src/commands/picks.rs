@@ -1,15 +1,15 @@
-//! The arguments of commands that return members by chance: `[count [WITHVALUES]]`.
+//! The arguments of commands that return random members: `[count [WITHVALUES]]`.
 
 use crate::command::parse_integer;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::random;
-use crate::store::members::{Members, Pair};
+use crate::store::members::{MemberPair, Members};
 use crate::store::work::Work;
 
-/// What to pick.
+/// How many random members to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Picks {
+pub(crate) enum RandomPicks {
     /// One member, not in an array.
     One,
     /// Different ones.
@@ -32,10 +32,10 @@ pub(crate) enum Picks {
 ///
 /// # Errors
 /// What Redis says of other arguments.
-pub(crate) fn picks(execution: &Execution<'_>, word: &str) -> Result<Picks> {
+pub(crate) fn picks(execution: &Execution<'_>, word: &str) -> Result<RandomPicks> {
     let args = execution.args;
     let Some(count) = args.get(2) else {
-        return Ok(Picks::One);
+        return Ok(RandomPicks::One);
     };
     let count = parse_integer(count)?;
     let has_more = match args.get(3) {
@@ -49,28 +49,28 @@ pub(crate) fn picks(execution: &Execution<'_>, word: &str) -> Result<Picks> {
     }
     let size = count.unsigned_abs();
     Ok(match count < 0 {
-        true => Picks::Repeated {
+        true => RandomPicks::Repeated {
             count: size,
             has_more,
         },
-        false => Picks::Many {
+        false => RandomPicks::Many {
             count: size,
             has_more,
         },
     })
 }
 
-impl Picks {
+impl RandomPicks {
     /// Picks members.
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn choose(self, work: &mut Work, members: &Members) -> Result<Vec<Pair>> {
+    pub(crate) fn choose(self, work: &mut Work, members: &Members) -> Result<Vec<MemberPair>> {
         match self {
-            Picks::One => Ok(members.random(work)?.into_iter().collect()),
-            Picks::Many { count, .. } => members.sample(work, count),
-            Picks::Repeated { .. } if members.is_empty() => Ok(Vec::new()),
-            Picks::Repeated { count, .. } if members.count() <= count.max(KEPT_COUNT_MAX) => {
+            RandomPicks::One => Ok(members.random(work)?.into_iter().collect()),
+            RandomPicks::Many { count, .. } => members.sample(work, count),
+            RandomPicks::Repeated { .. } if members.is_empty() => Ok(Vec::new()),
+            RandomPicks::Repeated { count, .. } if members.count() <= count.max(KEPT_COUNT_MAX) => {
                 let all = members.all(work)?;
                 let one = |_| {
                     let nth = usize::try_from(random::below(all.len() as u64));
@@ -78,7 +78,7 @@ impl Picks {
                 };
                 Ok((0..count).map(one).collect())
             }
-            Picks::Repeated { count, .. } => {
+            RandomPicks::Repeated { count, .. } => {
                 let mut chosen = Vec::new();
                 for _ in 0..count {
                     chosen.extend(members.random(work)?);

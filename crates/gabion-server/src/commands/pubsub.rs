@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::command::{Command, FAST, Group, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, command};
+use crate::command::{
+    Command, CommandGroup, FAST, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, command,
+};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::Result;
-use crate::pubsub::Topic;
+use crate::pubsub::SubscriptionKind;
 
 const OF_SUBSCRIBERS: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const OF_PUBLISHERS: u32 = PUBSUB | LOADING | STALE | FAST;
@@ -14,110 +16,142 @@ const OF_PUBLISHERS: u32 = PUBSUB | LOADING | STALE | FAST;
 pub(crate) const COMMANDS: &[Command] = &[
     command("psubscribe", -2, psubscribe)
         .flags(OF_SUBSCRIBERS)
-        .about(Group::PubSub, "2.0.0", "Listens to channels by patterns."),
+        .about(
+            CommandGroup::PubSub,
+            "2.0.0",
+            "Listens to channels by patterns.",
+        ),
     command("publish", 3, publish)
         .flags(MAY_WRITE | OF_PUBLISHERS)
-        .about(Group::PubSub, "2.0.0", "Sends a message to a channel."),
+        .about(
+            CommandGroup::PubSub,
+            "2.0.0",
+            "Sends a message to a channel.",
+        ),
     command("pubsub", -2, container).with(SUBCOMMANDS).about(
-        Group::PubSub,
+        CommandGroup::PubSub,
         "2.8.0",
-        "Tells about channels.",
+        "Shows channels and their subscribers.",
     ),
     command("punsubscribe", -1, punsubscribe)
         .flags(OF_SUBSCRIBERS)
-        .about(Group::PubSub, "2.0.0", "Listens no more by patterns."),
+        .about(
+            CommandGroup::PubSub,
+            "2.0.0",
+            "Listens no more by patterns.",
+        ),
     command("spublish", 3, spublish)
         .flags(MAY_WRITE | OF_PUBLISHERS)
         .about(
-            Group::PubSub,
+            CommandGroup::PubSub,
             "7.0.0",
             "Sends a message to a channel of a shard.",
         ),
     command("ssubscribe", -2, ssubscribe)
         .flags(OF_SUBSCRIBERS)
-        .about(Group::PubSub, "7.0.0", "Listens to channels of shards."),
+        .about(
+            CommandGroup::PubSub,
+            "7.0.0",
+            "Listens to channels of shards.",
+        ),
     command("subscribe", -2, subscribe)
         .flags(OF_SUBSCRIBERS)
-        .about(Group::PubSub, "2.0.0", "Listens to channels."),
+        .about(CommandGroup::PubSub, "2.0.0", "Listens to channels."),
     command("sunsubscribe", -1, sunsubscribe)
         .flags(OF_SUBSCRIBERS)
         .about(
-            Group::PubSub,
+            CommandGroup::PubSub,
             "7.0.0",
             "Listens no more to channels of shards.",
         ),
     command("unsubscribe", -1, unsubscribe)
         .flags(OF_SUBSCRIBERS)
-        .about(Group::PubSub, "2.0.0", "Listens no more to channels."),
+        .about(
+            CommandGroup::PubSub,
+            "2.0.0",
+            "Listens no more to channels.",
+        ),
 ];
 
 const SUBCOMMANDS: &[Command] = &[
     command("channels", -2, channels)
         .flags(PUBSUB | LOADING | STALE)
-        .about(Group::PubSub, "2.8.0", "Lists channels with listeners."),
+        .about(
+            CommandGroup::PubSub,
+            "2.8.0",
+            "Lists channels with listeners.",
+        ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
-        Group::PubSub,
+        CommandGroup::PubSub,
         "6.2.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("numpat", 2, numpat)
         .flags(PUBSUB | LOADING | STALE)
-        .about(Group::PubSub, "2.8.0", "Counts patterns with listeners."),
+        .about(
+            CommandGroup::PubSub,
+            "2.8.0",
+            "Counts patterns with listeners.",
+        ),
     command("numsub", -2, numsub)
         .flags(PUBSUB | LOADING | STALE)
-        .about(Group::PubSub, "2.8.0", "Counts the listeners of channels."),
+        .about(
+            CommandGroup::PubSub,
+            "2.8.0",
+            "Counts the listeners of channels.",
+        ),
     command("shardchannels", -2, shardchannels)
         .flags(PUBSUB | LOADING | STALE)
         .about(
-            Group::PubSub,
+            CommandGroup::PubSub,
             "7.0.0",
             "Lists channels of shards with listeners.",
         ),
     command("shardnumsub", -2, shardnumsub)
         .flags(PUBSUB | LOADING | STALE)
         .about(
-            Group::PubSub,
+            CommandGroup::PubSub,
             "7.0.0",
             "Counts the listeners of channels of shards.",
         ),
 ];
 
 fn subscribe(execution: &mut Execution<'_>) -> Result<()> {
-    join(execution, Topic::Channel, "subscribe")
+    join(execution, SubscriptionKind::Channel, "subscribe")
 }
 
 fn psubscribe(execution: &mut Execution<'_>) -> Result<()> {
-    join(execution, Topic::Pattern, "psubscribe")
+    join(execution, SubscriptionKind::Pattern, "psubscribe")
 }
 
 fn ssubscribe(execution: &mut Execution<'_>) -> Result<()> {
-    join(execution, Topic::Shard, "ssubscribe")
+    join(execution, SubscriptionKind::Shard, "ssubscribe")
 }
 
 fn unsubscribe(execution: &mut Execution<'_>) -> Result<()> {
-    leave(execution, Topic::Channel, "unsubscribe");
+    leave(execution, SubscriptionKind::Channel, "unsubscribe");
     Ok(())
 }
 
 fn punsubscribe(execution: &mut Execution<'_>) -> Result<()> {
-    leave(execution, Topic::Pattern, "punsubscribe");
+    leave(execution, SubscriptionKind::Pattern, "punsubscribe");
     Ok(())
 }
 
 fn sunsubscribe(execution: &mut Execution<'_>) -> Result<()> {
-    leave(execution, Topic::Shard, "sunsubscribe");
+    leave(execution, SubscriptionKind::Shard, "sunsubscribe");
     Ok(())
 }
 
 /// How many subscriptions a reply states: those of shards are counted by themselves.
-fn subscriptions(execution: &Execution<'_>, topic: Topic) -> usize {
+fn subscriptions(execution: &Execution<'_>, topic: SubscriptionKind) -> usize {
     match topic {
-        Topic::Channel | Topic::Pattern => execution.session.subscriptions(),
-        Topic::Shard => execution.session.shard_channels.len(),
+        SubscriptionKind::Channel | SubscriptionKind::Pattern => execution.session.subscriptions(),
+        SubscriptionKind::Shard => execution.session.shard_channels.len(),
     }
 }
 
-fn join(execution: &mut Execution<'_>, topic: Topic, word: &str) -> Result<()> {
+fn join(execution: &mut Execution<'_>, topic: SubscriptionKind, word: &str) -> Result<()> {
     for name in execution.args.from(1).iter() {
         if names(execution, topic).insert(name.to_vec()) {
             let client = Arc::clone(&execution.session.client);
@@ -129,7 +163,7 @@ fn join(execution: &mut Execution<'_>, topic: Topic, word: &str) -> Result<()> {
     Ok(())
 }
 
-fn leave(execution: &mut Execution<'_>, topic: Topic, word: &str) {
+fn leave(execution: &mut Execution<'_>, topic: SubscriptionKind, word: &str) {
     let asked: Vec<Vec<u8>> = match execution.args.len() {
         0 | 1 => names(execution, topic).iter().cloned().collect(),
         _ => execution.args.from(1).iter().map(<[u8]>::to_vec).collect(),
@@ -140,7 +174,7 @@ fn leave(execution: &mut Execution<'_>, topic: Topic, word: &str) {
             execution.server.pubsub.remove(topic, name, id);
             // What was sent before comes before the confirmation.
             let client = Arc::clone(&execution.session.client);
-            client.take_mail(&mut execution.reply.out);
+            client.take_messages(&mut execution.reply.out);
         }
         confirm(execution, topic, word, Some(name));
     }
@@ -152,7 +186,11 @@ fn leave(execution: &mut Execution<'_>, topic: Topic, word: &str) {
 
 /// Ends all subscriptions, without a word.
 pub(crate) fn leave_all(execution: &mut Execution<'_>) {
-    for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+    for topic in [
+        SubscriptionKind::Channel,
+        SubscriptionKind::Pattern,
+        SubscriptionKind::Shard,
+    ] {
         let id = execution.session.client.id;
         for name in std::mem::take(names(execution, topic)) {
             execution.server.pubsub.remove(topic, &name, id);
@@ -162,16 +200,21 @@ pub(crate) fn leave_all(execution: &mut Execution<'_>) {
 
 fn names<'e>(
     execution: &'e mut Execution<'_>,
-    topic: Topic,
+    topic: SubscriptionKind,
 ) -> &'e mut std::collections::BTreeSet<Vec<u8>> {
     match topic {
-        Topic::Channel => &mut execution.session.channels,
-        Topic::Pattern => &mut execution.session.patterns,
-        Topic::Shard => &mut execution.session.shard_channels,
+        SubscriptionKind::Channel => &mut execution.session.channels,
+        SubscriptionKind::Pattern => &mut execution.session.patterns,
+        SubscriptionKind::Shard => &mut execution.session.shard_channels,
     }
 }
 
-fn confirm(execution: &mut Execution<'_>, topic: Topic, word: &str, name: Option<&[u8]>) {
+fn confirm(
+    execution: &mut Execution<'_>,
+    topic: SubscriptionKind,
+    word: &str,
+    name: Option<&[u8]>,
+) {
     let count = subscriptions(execution, topic);
     execution.reply.push(3);
     execution.reply.bulk(word);
@@ -199,20 +242,20 @@ fn spublish(execution: &mut Execution<'_>) -> Result<()> {
 fn published(execution: &mut Execution<'_>, count: usize) {
     if !execution.is_inside && execution.session.is_subscribed() {
         let client = Arc::clone(&execution.session.client);
-        client.take_mail(&mut execution.reply.out);
+        client.take_messages(&mut execution.reply.out);
     }
     execution.reply.count(count);
 }
 
 fn channels(execution: &mut Execution<'_>) -> Result<()> {
-    list(execution, Topic::Channel)
+    list(execution, SubscriptionKind::Channel)
 }
 
 fn shardchannels(execution: &mut Execution<'_>) -> Result<()> {
-    list(execution, Topic::Shard)
+    list(execution, SubscriptionKind::Shard)
 }
 
-fn list(execution: &mut Execution<'_>, topic: Topic) -> Result<()> {
+fn list(execution: &mut Execution<'_>, topic: SubscriptionKind) -> Result<()> {
     if execution.args.len() > 3 {
         return Err(execution.wrong_arguments());
     }
@@ -225,16 +268,16 @@ fn list(execution: &mut Execution<'_>, topic: Topic) -> Result<()> {
 }
 
 fn numsub(execution: &mut Execution<'_>) -> Result<()> {
-    count_listeners(execution, Topic::Channel);
+    count_listeners(execution, SubscriptionKind::Channel);
     Ok(())
 }
 
 fn shardnumsub(execution: &mut Execution<'_>) -> Result<()> {
-    count_listeners(execution, Topic::Shard);
+    count_listeners(execution, SubscriptionKind::Shard);
     Ok(())
 }
 
-fn count_listeners(execution: &mut Execution<'_>, topic: Topic) {
+fn count_listeners(execution: &mut Execution<'_>, topic: SubscriptionKind) {
     let asked = execution.args.from(2);
     execution.reply.array(asked.len() * 2);
     for name in asked.iter() {
@@ -246,7 +289,10 @@ fn count_listeners(execution: &mut Execution<'_>, topic: Topic) {
 }
 
 fn numpat(execution: &mut Execution<'_>) -> Result<()> {
-    let count = execution.server.pubsub.count_names(Topic::Pattern);
+    let count = execution
+        .server
+        .pubsub
+        .count_names(SubscriptionKind::Pattern);
     execution.reply.count(count);
     Ok(())
 }

@@ -3,31 +3,31 @@
 use std::ops::Bound;
 
 use crate::args::Args;
-use crate::command::{Command, Group, LONG, READONLY, command, parse_integer};
-use crate::cursors::Place;
+use crate::command::{Command, CommandGroup, LONG, READONLY, command, parse_integer};
+use crate::cursors::ScanPosition;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
 use crate::random;
 use crate::store::keys::{SPACE_BYTES, after_prefix, space_bytes};
-use crate::store::meta::{Kind, Meta};
+use crate::store::meta::{KeyRecord, KeyType};
 use crate::store::work::Room;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("keys", 2, keys).flags(READONLY | LONG).about(
-        Group::Generic,
+        CommandGroup::Generic,
         "1.0.0",
         "Returns all keys that match a pattern.",
     ),
     command("randomkey", 1, randomkey).flags(READONLY).about(
-        Group::Generic,
+        CommandGroup::Generic,
         "1.0.0",
-        "Returns a key by chance.",
+        "Returns a random key.",
     ),
     command("scan", -2, scan).flags(READONLY).about(
-        Group::Generic,
+        CommandGroup::Generic,
         "2.8.0",
-        "Goes through the keys step by step.",
+        "Iterates over keys.",
     ),
 ];
 
@@ -38,7 +38,7 @@ const FAIR_KEYS_MAX: i64 = 1000;
 fn visit(
     execution: &mut Execution<'_>,
     from: Bound<&[u8]>,
-    mut take: impl FnMut(&[u8], &Meta) -> bool,
+    mut take: impl FnMut(&[u8], &KeyRecord) -> bool,
 ) -> Result<()> {
     let space = space_bytes(execution.space());
     let end = after_prefix(&space);
@@ -52,7 +52,7 @@ fn visit(
     let now_ms = execution.now_ms();
     for pair in execution.work.range(Room::Keys, lower, end.as_deref())? {
         let (key, record) = pair?;
-        let meta = Meta::read(record)?;
+        let meta = KeyRecord::read(record)?;
         let key = key.get(SPACE_BYTES..).unwrap_or_default();
         if meta.is_live(now_ms) && !take(key, &meta) {
             break;
@@ -84,7 +84,7 @@ fn keys(execution: &mut Execution<'_>) -> Result<()> {
 
 /// The options of a scan.
 #[derive(Debug)]
-pub(crate) struct Options<'a> {
+pub(crate) struct ScanOptions<'a> {
     /// What is returned matches it.
     pub(crate) pattern: Option<&'a [u8]>,
     /// About how many are looked at.
@@ -99,8 +99,8 @@ pub(crate) struct Options<'a> {
 ///
 /// # Errors
 /// What Redis says of words that it does not know.
-pub(crate) fn options<'a>(args: Args<'a>, mut at: usize) -> Result<Options<'a>> {
-    let mut options = Options {
+pub(crate) fn options<'a>(args: Args<'a>, mut at: usize) -> Result<ScanOptions<'a>> {
+    let mut options = ScanOptions {
         pattern: None,
         count: 10,
         kind: None,
@@ -144,7 +144,7 @@ pub(crate) fn parse_cursor(text: &[u8]) -> Result<u64> {
 
 fn scan(execution: &mut Execution<'_>) -> Result<()> {
     let cursor = parse_cursor(execution.arg(1))?;
-    let Options {
+    let ScanOptions {
         pattern,
         count,
         kind,
@@ -155,11 +155,11 @@ fn scan(execution: &mut Execution<'_>) -> Result<()> {
     }
     let place = execution.server.cursors.place(cursor);
     let from = match &place {
-        Place::Start => Bound::Unbounded,
-        Place::Behind(key) => Bound::Excluded(key.as_slice()),
-        Place::From(key) => Bound::Included(key.as_slice()),
+        ScanPosition::Start => Bound::Unbounded,
+        ScanPosition::Behind(key) => Bound::Excluded(key.as_slice()),
+        ScanPosition::From(key) => Bound::Included(key.as_slice()),
     };
-    let fits = |key: &[u8], meta_kind: Kind| {
+    let fits = |key: &[u8], meta_kind: KeyType| {
         pattern.is_none_or(|pattern| glob::matches(pattern, key))
             && kind
                 .as_ref()

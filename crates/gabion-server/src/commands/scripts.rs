@@ -1,17 +1,17 @@
 //! Scripts: `EVAL`, `EVALSHA`, and `SCRIPT`.
 
 use crate::command::{
-    ALLOW_BUSY, ALONE, Command, Group, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE,
-    command, parse_integer,
+    ALLOW_BUSY, ALONE, Command, CommandGroup, LONG, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY,
+    STALE, command, parse_integer,
 };
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::script::{BUSY_FUNCTION, BUSY_SCRIPT, Call, Kill, Script, failed, hash};
+use crate::script::{BUSY_FUNCTION, BUSY_SCRIPT, KillOutcome, Script, ScriptCall, failed, hash};
 
 const OF_SCRIPTS: u32 = NOSCRIPT | STALE | ALONE | LONG | MOVABLE_KEYS;
 const WRITING: u32 = OF_SCRIPTS | MAY_WRITE;
-const ABOUT: Group = Group::Scripting;
+const ABOUT: CommandGroup = CommandGroup::Scripting;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("eval", -3, eval)
@@ -45,23 +45,21 @@ const SUBCOMMANDS: &[Command] = &[
     command("debug", 3, debug).flags(NOSCRIPT).about(
         ABOUT,
         "3.2.0",
-        "Is refused: there is no debugger.",
+        "Always fails: there is no debugger.",
     ),
     command("exists", -3, exists).flags(NOSCRIPT).about(
         ABOUT,
         "2.6.0",
-        "Tells which scripts are loaded.",
+        "Returns which scripts are loaded.",
     ),
     command("flush", -2, flush).flags(NOSCRIPT | ALONE).about(
         ABOUT,
         "2.6.0",
-        "Forgets all scripts.",
+        "Removes all scripts.",
     ),
-    command("help", 2, show_help).flags(STALE).about(
-        ABOUT,
-        "5.0.0",
-        "Tells about the subcommands.",
-    ),
+    command("help", 2, show_help)
+        .flags(STALE)
+        .about(ABOUT, "5.0.0", "Lists the subcommands."),
     command("kill", 2, kill).flags(NOSCRIPT | ALLOW_BUSY).about(
         ABOUT,
         "2.6.0",
@@ -138,7 +136,7 @@ fn run(execution: &mut Execution<'_>, script: &Script, hash: String, keys: usize
             .compile(&hash, &script.program)
             .map_err(|why| Fault::new(format!("ERR {why}")))?
     };
-    let call = Call {
+    let call = ScriptCall {
         function,
         name: hash,
         is_readonly: wants_readonly || script.has("no-writes"),
@@ -151,7 +149,11 @@ fn run(execution: &mut Execution<'_>, script: &Script, hash: String, keys: usize
 ///
 /// # Errors
 /// When Lua has no memory, or the server ends: then nothing of it takes effect.
-pub(crate) fn run_call(execution: &mut Execution<'_>, call: &Call, keys: usize) -> Result<()> {
+pub(crate) fn run_call(
+    execution: &mut Execution<'_>,
+    call: &ScriptCall,
+    keys: usize,
+) -> Result<()> {
     let server = execution.server;
     let running = &server.scripts.running;
     let engine = server.scripts.engine(&server.store)?;
@@ -212,14 +214,14 @@ fn kill(execution: &mut Execution<'_>) -> Result<()> {
 /// Why it does not end.
 pub(crate) fn end(execution: &mut Execution<'_>, is_function: bool) -> Result<()> {
     match execution.server.scripts.running.kill(is_function) {
-        Kill::Done => {
+        KillOutcome::Done => {
             execution.reply.ok();
             Ok(())
         }
-        Kill::Idle => Err(Fault::line("NOTBUSY No scripts in execution right now.")),
-        Kill::Other if is_function => Err(Fault::line(BUSY_SCRIPT)),
-        Kill::Other => Err(Fault::line(BUSY_FUNCTION)),
-        Kill::HasWritten => Err(Fault::line(
+        KillOutcome::Idle => Err(Fault::line("NOTBUSY No scripts in execution right now.")),
+        KillOutcome::Other if is_function => Err(Fault::line(BUSY_SCRIPT)),
+        KillOutcome::Other => Err(Fault::line(BUSY_FUNCTION)),
+        KillOutcome::HasWritten => Err(Fault::line(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You \
              can either wait the script termination or kill the server in a hard way using the \
              SHUTDOWN NOSAVE command.",
@@ -237,9 +239,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "EXISTS <sha1> [<sha1> ...]",
-            "    Tell which scripts are loaded.",
+            "    Return which scripts are loaded.",
             "FLUSH [ASYNC|SYNC]",
-            "    Forget all scripts.",
+            "    Remove all scripts.",
             "KILL",
             "    End the script that runs.",
             "LOAD <script>",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::command::{
-    ADMIN, ALLOW_BUSY, ALONE, Command, FAST, Group, LOADING, LONG, NO_MULTI, NOSCRIPT, READONLY,
-    STALE, WRITE, command,
+    ADMIN, ALLOW_BUSY, ALONE, Command, CommandGroup, FAST, LOADING, LONG, NO_MULTI, NOSCRIPT,
+    READONLY, STALE, WRITE, command,
 };
 use crate::commands::lolwut;
 use crate::execution::Execution;
@@ -14,56 +14,64 @@ const SAVES: Fault = Fault::line("ERR Background save already in progress");
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("bgsave", -1, bgsave).flags(ADMIN | NOSCRIPT).about(
-        Group::Server,
+        CommandGroup::Server,
         "1.0.0",
         "Brings all that was written to the medium, in the background.",
     ),
     command("dbsize", 1, dbsize).flags(READONLY | FAST).about(
-        Group::Server,
+        CommandGroup::Server,
         "1.0.0",
         "Counts the keys of the database.",
     ),
     command("flushall", -1, flushall)
         .flags(WRITE | ALONE | LONG)
-        .about(Group::Server, "1.0.0", "Removes all keys of all databases."),
+        .about(
+            CommandGroup::Server,
+            "1.0.0",
+            "Removes all keys of all databases.",
+        ),
     command("flushdb", -1, flushdb)
         .flags(WRITE | ALONE | LONG)
-        .about(Group::Server, "1.0.0", "Removes all keys of the database."),
+        .about(
+            CommandGroup::Server,
+            "1.0.0",
+            "Removes all keys of the database.",
+        ),
     command("lastsave", 1, lastsave)
         .flags(LOADING | STALE | FAST)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "1.0.0",
             "Returns when the last save began that succeeded, or the start.",
         ),
     command("lolwut", -1, lolwut::lolwut)
         .flags(READONLY | FAST)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "5.0.0",
             "Draws a wall of gabions, and tells the version.",
         ),
     command("role", 1, role)
         .flags(NOSCRIPT | LOADING | STALE | FAST)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "2.8.12",
-            "Tells that the server follows no other.",
+            "Reports that this server is not a replica.",
         ),
     command("save", 1, save)
         .flags(ADMIN | NOSCRIPT | NO_MULTI | LONG)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "1.0.0",
             "Brings all that was written to the medium.",
         ),
     command("shutdown", -1, shutdown)
         .flags(ALLOW_BUSY | ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI)
-        .about(Group::Server, "1.0.0", "Ends the server."),
+        .about(CommandGroup::Server, "1.0.0", "Ends the server."),
     command("time", 1, time)
         .flags(LOADING | STALE | FAST)
         .about(
-            Group::Server,
+            CommandGroup::Server,
             "2.6.0",
             "Returns seconds and microseconds since 1970.",
         ),

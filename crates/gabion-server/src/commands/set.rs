@@ -3,18 +3,18 @@
 use std::collections::HashSet;
 
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, READONLY, WRITE, command, parse_integer,
 };
-use crate::commands::picks::{Picks, picks};
+use crate::commands::picks::{RandomPicks, picks};
 use crate::commands::{read_many, scan};
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
 use crate::store::members::Members;
-use crate::store::meta::{Kind, Saved};
+use crate::store::meta::{KeyType, SaveOutcome};
 
-const ABOUT: Group = Group::Set;
+const ABOUT: CommandGroup = CommandGroup::Set;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("sadd", -3, sadd)
@@ -56,7 +56,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("sismember", 3, sismember)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Tells whether a set has a member."),
+        .about(ABOUT, "1.0.0", "Returns whether a set has a member."),
     command("smembers", 2, smembers)
         .flags(READONLY)
         .keys(1, 1, 1)
@@ -64,7 +64,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("smismember", -3, smismember)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Tells which members a set has."),
+        .about(
+            ABOUT,
+            "6.2.0",
+            "Returns which of several members a set has.",
+        ),
     command("smove", 4, smove)
         .flags(WRITE | FAST)
         .keys(1, 2, 1)
@@ -72,15 +76,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("spop", -2, spop)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(
-            ABOUT,
-            "1.0.0",
-            "Returns members by chance and removes them.",
-        ),
+        .about(ABOUT, "1.0.0", "Removes and returns random members."),
     command("srandmember", -2, srandmember)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Returns members by chance."),
+        .about(ABOUT, "1.0.0", "Returns random members."),
     command("srem", -3, srem)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
@@ -88,7 +88,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("sscan", -3, sscan)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.8.0", "Goes through a set step by step."),
+        .about(ABOUT, "2.8.0", "Iterates over a set."),
     command("sunion", -2, sunion)
         .flags(READONLY)
         .keys(1, -1, 1)
@@ -101,45 +101,45 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn sadd(execution: &mut Execution<'_>) -> Result<()> {
     let key = execution.arg(1);
-    let mut set = Members::open(execution, key, Kind::Set)?;
+    let mut set = Members::open(execution, key, KeyType::Set)?;
     let mut count = 0;
     for member in execution.args.from(2).iter() {
         count += i64::from(set.set(execution.work, member, &[])?.is_none());
     }
     let saved = set.save(execution, key)?;
-    execution.tell(saved, Events::SET, "sadd", key);
+    execution.tell(saved, EventClasses::SET, "sadd", key);
     execution.reply.integer(count);
     Ok(())
 }
 
 fn srem(execution: &mut Execution<'_>) -> Result<()> {
     let key = execution.arg(1);
-    let mut set = Members::open(execution, key, Kind::Set)?;
+    let mut set = Members::open(execution, key, KeyType::Set)?;
     let mut count = 0;
     for member in execution.args.from(2).iter() {
         count += i64::from(set.remove(execution.work, member)?.is_some());
     }
     let saved = set.save(execution, key)?;
-    execution.tell(saved, Events::SET, "srem", key);
+    execution.tell(saved, EventClasses::SET, "srem", key);
     execution.reply.integer(count);
     Ok(())
 }
 
 fn scard(execution: &mut Execution<'_>) -> Result<()> {
-    let set = Members::look_up(execution, execution.arg(1), Kind::Set)?;
+    let set = Members::look_up(execution, execution.arg(1), KeyType::Set)?;
     execution.reply.unsigned(set.count());
     Ok(())
 }
 
 fn sismember(execution: &mut Execution<'_>) -> Result<()> {
-    let set = Members::look_up(execution, execution.arg(1), Kind::Set)?;
+    let set = Members::look_up(execution, execution.arg(1), KeyType::Set)?;
     let found = set.get(execution.work, execution.args.at(2))?;
     execution.reply.flag(found.is_some());
     Ok(())
 }
 
 fn smismember(execution: &mut Execution<'_>) -> Result<()> {
-    let set = Members::look_up(execution, execution.arg(1), Kind::Set)?;
+    let set = Members::look_up(execution, execution.arg(1), KeyType::Set)?;
     let members = execution.args.from(2);
     execution.reply.array(members.len());
     for member in members.iter() {
@@ -150,7 +150,7 @@ fn smismember(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 fn smembers(execution: &mut Execution<'_>) -> Result<()> {
-    let set = Members::look_up(execution, execution.arg(1), Kind::Set)?;
+    let set = Members::look_up(execution, execution.arg(1), KeyType::Set)?;
     let Execution { work, reply, .. } = execution;
     reply.set(usize::try_from(set.count()).unwrap_or_default());
     read_many(set.count(), || {
@@ -163,13 +163,13 @@ fn smembers(execution: &mut Execution<'_>) -> Result<()> {
 
 fn smove(execution: &mut Execution<'_>) -> Result<()> {
     let (from, to, member) = (execution.arg(1), execution.arg(2), execution.arg(3));
-    let mut source = Members::open(execution, from, Kind::Set)?;
+    let mut source = Members::open(execution, from, KeyType::Set)?;
     // A source that is not there says so whatever the destination is.
     if source.is_empty() {
         execution.reply.flag(false);
         return Ok(());
     }
-    let mut target = Members::open(execution, to, Kind::Set)?;
+    let mut target = Members::open(execution, to, KeyType::Set)?;
     if from == to {
         let found = source.get(execution.work, member)?;
         execution.reply.flag(found.is_some());
@@ -179,9 +179,9 @@ fn smove(execution: &mut Execution<'_>) -> Result<()> {
     if is_there {
         target.set(execution.work, member, &[])?;
         let saved = source.save(execution, from)?;
-        execution.tell(saved, Events::SET, "srem", from);
+        execution.tell(saved, EventClasses::SET, "srem", from);
         let saved = target.save(execution, to)?;
-        execution.tell(saved, Events::SET, "sadd", to);
+        execution.tell(saved, EventClasses::SET, "sadd", to);
     }
     execution.reply.flag(is_there);
     Ok(())
@@ -200,7 +200,7 @@ fn spop(execution: &mut Execution<'_>) -> Result<()> {
             Some(count.unsigned_abs())
         }
     };
-    let mut set = Members::open(execution, key, Kind::Set)?;
+    let mut set = Members::open(execution, key, KeyType::Set)?;
     let chosen: Vec<_> = match count {
         None => set.random(execution.work)?.into_iter().collect(),
         Some(count) => set.sample(execution.work, count)?,
@@ -209,7 +209,7 @@ fn spop(execution: &mut Execution<'_>) -> Result<()> {
         set.remove(execution.work, member)?;
     }
     let saved = set.save(execution, key)?;
-    execution.tell(saved, Events::SET, "spop", key);
+    execution.tell(saved, EventClasses::SET, "spop", key);
     match count {
         None => {
             let member = chosen.first().map(|(member, _)| member);
@@ -230,9 +230,9 @@ fn srandmember(execution: &mut Execution<'_>) -> Result<()> {
         return Err(Fault::SYNTAX);
     }
     let picks = picks(execution, "")?;
-    let set = Members::look_up(execution, execution.arg(1), Kind::Set)?;
+    let set = Members::look_up(execution, execution.arg(1), KeyType::Set)?;
     let chosen = picks.choose(execution.work, &set)?;
-    if let Picks::One = picks {
+    if let RandomPicks::One = picks {
         let member = chosen.first().map(|(member, _)| member);
         execution.reply.bulk_or_null(member);
         return Ok(());
@@ -247,7 +247,7 @@ fn srandmember(execution: &mut Execution<'_>) -> Result<()> {
 fn sscan(execution: &mut Execution<'_>) -> Result<()> {
     let cursor = scan::parse_cursor(execution.arg(2))?;
     let options = scan::options(execution.args, 3)?;
-    let set = Members::look_up(execution, execution.arg(1), Kind::Set)?;
+    let set = Members::look_up(execution, execution.arg(1), KeyType::Set)?;
     let (next, mut found) = set.step(execution.work, cursor, options.count)?;
     if let Some(pattern) = options.pattern {
         found.retain(|(member, _)| glob::matches(pattern, member));
@@ -275,7 +275,7 @@ fn sets<'a>(
     execution: &mut Execution<'_>,
     keys: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Vec<Members>> {
-    keys.map(|key| Members::look_up(execution, key, Kind::Set))
+    keys.map(|key| Members::look_up(execution, key, KeyType::Set))
         .collect()
 }
 
@@ -347,16 +347,16 @@ fn store(execution: &mut Execution<'_>, of: Of, name: &'static str) -> Result<()
     let sets = sets(execution, keys.iter())?;
     let count = count_read(sets.iter().map(Members::count), of);
     let found = read_many(count, || combine(execution, sets, of, 0))?;
-    let mut target = Members::empty(execution.space(), Kind::Set);
+    let mut target = Members::empty(execution.space(), KeyType::Set);
     for member in &found {
         target.set(execution.work, member, &[])?;
     }
     if found.is_empty() {
         if execution.remove(to)? {
-            execution.notify(Events::GENERIC, "del", to);
+            execution.notify(EventClasses::GENERIC, "del", to);
         }
-    } else if target.save(execution, to)? != Saved::Same {
-        execution.notify(Events::SET, name, to);
+    } else if target.save(execution, to)? != SaveOutcome::Same {
+        execution.notify(EventClasses::SET, name, to);
     }
     execution.reply.count(found.len());
     Ok(())

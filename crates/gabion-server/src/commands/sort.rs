@@ -5,23 +5,23 @@ use std::cmp::Ordering;
 
 use crate::args::float;
 use crate::command::{
-    Command, DENYOOM, Group, LONG, MOVABLE_KEYS, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, LONG, MOVABLE_KEYS, READONLY, WRITE, command, parse_integer,
 };
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::store::hash::Hash;
-use crate::store::list::{End, List};
+use crate::store::list::{List, ListEnd};
 use crate::store::members::Members;
-use crate::store::meta::Kind;
-use crate::store::scored::{Range, ScoredSet};
+use crate::store::meta::KeyType;
+use crate::store::scored::{SortedSet, SortedSetRange};
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("sort", -2, sort)
         .flags(WRITE | DENYOOM | LONG)
         .stored_keys("store")
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "1.0.0",
             "Returns or stores the sorted elements of a list, set or sorted set.",
         ),
@@ -29,7 +29,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .flags(READONLY | LONG | MOVABLE_KEYS)
         .keys(1, 1, 1)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "7.0.0",
             "Returns the sorted elements of a list, set or sorted set.",
         ),
@@ -115,20 +115,20 @@ fn elements(execution: &mut Execution<'_>, asked: &Asked<'_>) -> Result<(Vec<Vec
     };
     let work = &mut *execution.work;
     match meta.head.kind {
-        Kind::List => {
+        KeyType::List => {
             let list = List::of(space, Some(&meta))?;
             Ok((list.part(work, 0..list.count())?, true))
         }
-        Kind::Set => {
-            let set = Members::of(space, Some(&meta), Kind::Set)?;
+        KeyType::Set => {
+            let set = Members::of(space, Some(&meta), KeyType::Set)?;
             let all = set.all(work)?;
             Ok((all.into_iter().map(|(member, _)| member).collect(), false))
         }
-        Kind::SortedSet => {
-            let set = ScoredSet::of(space, Some(&meta))?;
+        KeyType::SortedSet => {
+            let set = SortedSet::of(space, Some(&meta))?;
             // Where nothing else orders them, they come by score.
             let is_reverse = asked.is_descending && !asked.sorts();
-            let all = set.part(work, &Range::ALL, is_reverse)?;
+            let all = set.part(work, &SortedSetRange::ALL, is_reverse)?;
             Ok((all.into_iter().map(|(member, _)| member).collect(), true))
         }
         _ => Err(Fault::WRONG_TYPE),
@@ -158,8 +158,8 @@ fn named(execution: &mut Execution<'_>, pattern: &[u8], element: &[u8]) -> Resul
     };
     let space = execution.space();
     match (field, meta.head.kind) {
-        (None, Kind::String) => Ok(Some(meta.body().to_vec())),
-        (Some(field), Kind::Hash) => {
+        (None, KeyType::String) => Ok(Some(meta.body().to_vec())),
+        (Some(field), KeyType::Hash) => {
             let hash = Hash::of(execution.work, space, Some(&meta))?;
             hash.value(execution.work, field)
         }
@@ -257,16 +257,16 @@ fn run(execution: &mut Execution<'_>, stores: bool) -> Result<()> {
     };
     if found.is_empty() {
         if execution.remove(to)? {
-            execution.notify(Events::GENERIC, "del", to);
+            execution.notify(EventClasses::GENERIC, "del", to);
         }
     } else {
         let mut list = List::empty(execution.space());
         for element in &found {
             let element = element.as_deref().unwrap_or_default();
-            list.push(execution.work, End::Right, element)?;
+            list.push(execution.work, ListEnd::Right, element)?;
         }
         list.save(execution, to)?;
-        execution.notify(Events::LIST, "sortstore", to);
+        execution.notify(EventClasses::LIST, "sortstore", to);
     }
     execution.reply.count(found.len());
     Ok(())

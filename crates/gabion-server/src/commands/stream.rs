@@ -1,17 +1,17 @@
 //! Streams: entries. Groups are in `stream_groups.rs`.
 
 use crate::args::Args;
-use crate::blocking::OnTimeout;
+use crate::blocking::TimeoutReply;
 use crate::command::{
-    BLOCKING, Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
+    BLOCKING, Command, CommandGroup, DENYOOM, DIRECT, FAST, READONLY, WRITE, command, parse_integer,
 };
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::resp::reply::Reply;
-use crate::store::stream::{Entry, Id, Stream};
+use crate::resp::reply::ReplyBuffer;
+use crate::store::stream::{Stream, StreamEntry, StreamId};
 
-const ABOUT: Group = Group::Stream;
+const ABOUT: CommandGroup = CommandGroup::Stream;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("xadd", -5, xadd)
@@ -68,19 +68,19 @@ const TOO_SMALL: Fault =
 ///
 /// # Errors
 /// [`BAD_ID`].
-pub(crate) fn id(text: &[u8], seq: u64) -> Result<Id> {
-    Id::parse(text, seq).ok_or(BAD_ID)
+pub(crate) fn id(text: &[u8], seq: u64) -> Result<StreamId> {
+    StreamId::parse(text, seq).ok_or(BAD_ID)
 }
 
 /// The end of a range: an id, `-` or `+`, or an id behind `(`, which is not part of it.
 ///
 /// # Errors
 /// What Redis says of another word.
-pub(crate) fn bound(text: &[u8], is_lower: bool) -> Result<Id> {
+pub(crate) fn bound(text: &[u8], is_lower: bool) -> Result<StreamId> {
     let seq = if is_lower { 0 } else { u64::MAX };
     match text {
-        b"-" => Ok(Id::MIN),
-        b"+" => Ok(Id::MAX),
+        b"-" => Ok(StreamId::MIN),
+        b"+" => Ok(StreamId::MAX),
         [b'(', rest @ ..] => {
             let edge = id(rest, seq)?;
             let (inside, side) = match is_lower {
@@ -98,7 +98,7 @@ pub(crate) fn bound(text: &[u8], is_lower: bool) -> Result<Id> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Length(u64),
-    From(Id),
+    From(StreamId),
 }
 
 /// How a stream is to be trimmed.
@@ -195,7 +195,7 @@ fn trim(
     execution: &mut Execution<'_>,
     stream: &mut Stream,
     trim: Trim,
-    new: Option<Id>,
+    new: Option<StreamId>,
 ) -> Result<u64> {
     let setting = execution.server.settings.text("stream-node-max-entries");
     let node: u64 = setting.parse().unwrap_or(100);
@@ -205,7 +205,8 @@ fn trim(
         Keep::From(from) => match from.before() {
             None => 0,
             Some(last) => {
-                let below = stream.range(execution.work, (Id::MIN, last), usize::MAX, false)?;
+                let below =
+                    stream.range(execution.work, (StreamId::MIN, last), usize::MAX, false)?;
                 below.len() as u64 + u64::from(new.is_some_and(|new| new < from))
             }
         },
@@ -220,8 +221,8 @@ fn trim(
         excess = in_whole_nodes(stream.added + u64::from(new.is_some()), total, excess, node);
     }
     let count = usize::try_from(excess).unwrap_or(usize::MAX);
-    let first = stream.range(execution.work, (Id::MIN, Id::MAX), count, false)?;
-    let ids: Vec<Id> = first.iter().map(|entry| entry.id).collect();
+    let first = stream.range(execution.work, (StreamId::MIN, StreamId::MAX), count, false)?;
+    let ids: Vec<StreamId> = first.iter().map(|entry| entry.id).collect();
     stream.remove(execution.work, &ids, false)?;
     Ok(excess)
 }
@@ -239,11 +240,11 @@ fn in_whole_nodes(added: u64, total: u64, excess: u64, node: u64) -> u64 {
 }
 
 /// The id of an entry to add.
-fn new_id(text: &[u8], last: Id, now_ms: u64) -> Result<Id> {
+fn new_id(text: &[u8], last: StreamId, now_ms: u64) -> Result<StreamId> {
     let exhausted =
         Fault::line("ERR The stream has exhausted the last possible ID, unable to add more items");
     if text == b"*" {
-        let now = Id { ms: now_ms, seq: 0 };
+        let now = StreamId { ms: now_ms, seq: 0 };
         return match now > last {
             true => Ok(now),
             false => last.next().ok_or(exhausted),
@@ -254,8 +255,8 @@ fn new_id(text: &[u8], last: Id, now_ms: u64) -> Result<Id> {
             let least = id(ms, 0)?;
             match least.ms == last.ms {
                 false => least,
-                true if last == Id::MIN => Id { ms: 0, seq: 1 },
-                true => Id {
+                true if last == StreamId::MIN => StreamId { ms: 0, seq: 1 },
+                true => StreamId {
                     ms: last.ms,
                     seq: last.seq.checked_add(1).ok_or(TOO_SMALL)?,
                 },
@@ -263,16 +264,16 @@ fn new_id(text: &[u8], last: Id, now_ms: u64) -> Result<Id> {
         }
         None => id(text, 0)?,
     };
-    if id == Id::MIN {
+    if id == StreamId::MIN {
         // With a number of its own, 0-* is 0-1.
         return match text.ends_with(b"-*") {
-            true => Ok(Id { ms: 0, seq: 1 }),
+            true => Ok(StreamId { ms: 0, seq: 1 }),
             false => Err(Fault::line(
                 "ERR The ID specified in XADD must be greater than 0-0",
             )),
         };
     }
-    if last == Id::MAX {
+    if last == StreamId::MAX {
         return Err(exhausted);
     }
     match id > last {
@@ -319,9 +320,9 @@ fn xadd(execution: &mut Execution<'_>) -> Result<()> {
     stream.last = id;
     stream.added += 1;
     stream.save(execution, key)?;
-    execution.notify(Events::STREAM, "xadd", key);
+    execution.notify(EventClasses::STREAM, "xadd", key);
     if trimmed > 0 {
-        execution.notify(Events::STREAM, "xtrim", key);
+        execution.notify(EventClasses::STREAM, "xtrim", key);
     }
     execution.reply.bulk(id.to_string());
     Ok(())
@@ -337,7 +338,7 @@ fn xtrim(execution: &mut Execution<'_>) -> Result<()> {
     let trimmed = trim(execution, &mut stream, how, None)?;
     if trimmed > 0 {
         stream.save(execution, key)?;
-        execution.notify(Events::STREAM, "xtrim", key);
+        execution.notify(EventClasses::STREAM, "xtrim", key);
     }
     execution
         .reply
@@ -366,7 +367,7 @@ fn xdel(execution: &mut Execution<'_>) -> Result<()> {
     stream.remove(execution.work, &there, true)?;
     if !there.is_empty() {
         stream.save(execution, key)?;
-        execution.notify(Events::STREAM, "xdel", key);
+        execution.notify(EventClasses::STREAM, "xdel", key);
     }
     execution.reply.count(there.len());
     Ok(())
@@ -421,7 +422,7 @@ fn xsetid(execution: &mut Execution<'_>) -> Result<()> {
         ));
     }
     if stream.length > 0 {
-        let greatest = stream.range(execution.work, (Id::MIN, Id::MAX), 1, true)?;
+        let greatest = stream.range(execution.work, (StreamId::MIN, StreamId::MAX), 1, true)?;
         if greatest.first().is_some_and(|entry| last < entry.id) {
             return Err(Fault::line(
                 "ERR The ID specified in XSETID is smaller than the target stream top item",
@@ -437,16 +438,16 @@ fn xsetid(execution: &mut Execution<'_>) -> Result<()> {
     stream.last = last;
     stream.added = added.unwrap_or(stream.added);
     stream.deleted = deleted
-        .filter(|deleted| *deleted != Id::MIN)
+        .filter(|deleted| *deleted != StreamId::MIN)
         .unwrap_or(stream.deleted);
     stream.save(execution, key)?;
-    execution.notify(Events::STREAM, "xsetid", key);
+    execution.notify(EventClasses::STREAM, "xsetid", key);
     execution.reply.ok();
     Ok(())
 }
 
 /// Writes an entry: its id and its fields, which are nothing of one that is gone.
-pub(crate) fn reply_entry(reply: &mut Reply, id: Id, fields: Option<&[Vec<u8>]>) {
+pub(crate) fn reply_entry(reply: &mut ReplyBuffer, id: StreamId, fields: Option<&[Vec<u8>]>) {
     reply.array(2);
     reply.bulk(id.to_string());
     match fields {
@@ -461,7 +462,7 @@ pub(crate) fn reply_entry(reply: &mut Reply, id: Id, fields: Option<&[Vec<u8>]>)
 }
 
 /// Writes entries.
-pub(crate) fn reply_entries(reply: &mut Reply, entries: &[Entry]) {
+pub(crate) fn reply_entries(reply: &mut ReplyBuffer, entries: &[StreamEntry]) {
     reply.array(entries.len());
     for entry in entries {
         reply_entry(reply, entry.id, Some(&entry.fields));
@@ -628,12 +629,12 @@ fn xread(execution: &mut Execution<'_>) -> Result<()> {
             Err(_) if execution.session.is_retry => None,
             stream => stream?,
         };
-        let after = id.unwrap_or(stream.as_ref().map_or(Id::MIN, |stream| stream.last));
+        let after = id.unwrap_or(stream.as_ref().map_or(StreamId::MIN, |stream| stream.last));
         resolved.push(after);
         let (Some(stream), Some(from)) = (stream, after.next()) else {
             continue;
         };
-        let entries = stream.range(execution.work, (from, Id::MAX), options.count, false)?;
+        let entries = stream.range(execution.work, (from, StreamId::MAX), options.count, false)?;
         if !entries.is_empty() {
             found.push((key, entries));
         }
@@ -665,7 +666,7 @@ pub(crate) fn refuse_waiting(execution: &Execution<'_>, options: &ReadOptions<'_
 }
 
 /// Waits for entries behind ids, if the command may.
-pub(crate) fn wait(execution: &mut Execution<'_>, options: &ReadOptions<'_>, ids: &[Id]) {
+pub(crate) fn wait(execution: &mut Execution<'_>, options: &ReadOptions<'_>, ids: &[StreamId]) {
     let Some(block_ms) = options.block_ms else {
         return execution.reply.null_array();
     };
@@ -677,11 +678,11 @@ pub(crate) fn wait(execution: &mut Execution<'_>, options: &ReadOptions<'_>, ids
         words[place] = id.to_string().into_bytes();
     }
     let words = crate::args::OwnedArgs::of(&words);
-    execution.wait_as(words, &keys, timeout, OnTimeout::NullArray);
+    execution.wait_as(words, &keys, timeout, TimeoutReply::NullArray);
 }
 
 /// The beginning of the entries of several streams.
-pub(crate) fn reply_streams(reply: &mut Reply, count: usize) {
+pub(crate) fn reply_streams(reply: &mut ReplyBuffer, count: usize) {
     match reply.is_resp3 {
         true => reply.map(count),
         false => reply.array(count),
@@ -689,7 +690,7 @@ pub(crate) fn reply_streams(reply: &mut Reply, count: usize) {
 }
 
 /// The key of a stream, in front of its entries.
-pub(crate) fn reply_stream_key(reply: &mut Reply, key: &[u8]) {
+pub(crate) fn reply_stream_key(reply: &mut ReplyBuffer, key: &[u8]) {
     if !reply.is_resp3 {
         reply.array(2);
     }

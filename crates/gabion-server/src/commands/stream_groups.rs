@@ -4,20 +4,20 @@
 //! these commands see their own writes, since all run on a transaction.
 
 use crate::command::{
-    BLOCKING, Command, DENYOOM, FAST, Group, READONLY, WRITE, command, parse_integer,
+    BLOCKING, Command, CommandGroup, DENYOOM, FAST, READONLY, WRITE, command, parse_integer,
 };
 use crate::commands::stream::{
     BAD_ID, ReadOptions, bound, id, refuse_waiting, reply_entries, reply_entry, reply_stream_key,
     reply_streams,
 };
 use crate::commands::{container, help};
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::store::meta::Kind;
-use crate::store::stream::{self, Consumer, Entry, Id, Pending, Stream};
+use crate::store::meta::KeyType;
+use crate::store::stream::{self, GroupConsumer, PendingEntry, Stream, StreamEntry, StreamId};
 
-const ABOUT: Group = Group::Stream;
+const ABOUT: CommandGroup = CommandGroup::Stream;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("xack", -4, xack)
@@ -39,7 +39,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("xgroup", -2, container).with(SUBCOMMANDS).about(
         ABOUT,
         "5.0.0",
-        "Makes and removes groups.",
+        "Creates, changes and removes groups.",
     ),
     command("xpending", -3, xpending)
         .flags(READONLY)
@@ -72,7 +72,7 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(WRITE)
         .keys(2, 2, 1)
         .about(ABOUT, "5.0.0", "Removes a group."),
-    command("help", 2, show_help).about(ABOUT, "5.0.0", "Tells about the subcommands."),
+    command("help", 2, show_help).about(ABOUT, "5.0.0", "Lists the subcommands."),
     command("setid", -5, setid)
         .flags(WRITE)
         .keys(2, 2, 1)
@@ -88,7 +88,7 @@ fn no_group(name: &[u8], key: &[u8]) -> Fault {
 }
 
 /// The stream and the group that the second and the third argument name.
-fn group_of(execution: &mut Execution<'_>) -> Result<(Stream, stream::Group)> {
+fn group_of(execution: &mut Execution<'_>) -> Result<(Stream, stream::ConsumerGroup)> {
     let (key, name) = (execution.arg(2), execution.arg(3));
     let stream = Stream::find(execution, key)?.ok_or(Fault::line(
         "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want \
@@ -151,7 +151,7 @@ fn create(execution: &mut Execution<'_>) -> Result<()> {
     if stream.group(execution.work, name)?.is_some() {
         return Err(Fault::line("BUSYGROUP Consumer Group name already exists"));
     }
-    let group = stream::Group {
+    let group = stream::ConsumerGroup {
         last,
         read,
         pending: 0,
@@ -165,7 +165,7 @@ fn create(execution: &mut Execution<'_>) -> Result<()> {
 /// Says that elements of a stream have changed.
 fn changed(execution: &mut Execution<'_>, key: &[u8], event: &'static str) {
     execution.work.touch(execution.space(), key);
-    execution.notify(Events::STREAM, event, key);
+    execution.notify(EventClasses::STREAM, event, key);
 }
 
 fn setid(execution: &mut Execution<'_>) -> Result<()> {
@@ -228,9 +228,9 @@ fn seen(
     key: &[u8],
     group: &[u8],
     name: &[u8],
-) -> Result<(Consumer, bool)> {
+) -> Result<(GroupConsumer, bool)> {
     let found = stream.consumer(execution.work, group, name)?;
-    let consumer = Consumer {
+    let consumer = GroupConsumer {
         seen_ms: execution.now_ms(),
         ..found.unwrap_or_default()
     };
@@ -263,7 +263,7 @@ fn xreadgroup(execution: &mut Execution<'_>) -> Result<()> {
         };
         if execution.session.is_retry {
             let meta = execution.find(key)?;
-            if meta.is_none_or(|meta| meta.head.kind != Kind::Stream) {
+            if meta.is_none_or(|meta| meta.head.kind != KeyType::Stream) {
                 return Err(Fault::line("UNBLOCKED the stream key no longer exists"));
             }
         }
@@ -288,7 +288,7 @@ fn xreadgroup(execution: &mut Execution<'_>) -> Result<()> {
                         execution.work,
                         group,
                         consumer,
-                        (from, Id::MAX),
+                        (from, StreamId::MAX),
                         options.count,
                     )?,
                     None => Vec::new(),
@@ -321,7 +321,7 @@ fn xreadgroup(execution: &mut Execution<'_>) -> Result<()> {
         let keys: Vec<&[u8]> = options.places().map(|(key, _)| args.at(key)).collect();
         let timeout = options.block_ms.filter(|ms| *ms > 0);
         let timeout = timeout.map(std::time::Duration::from_millis);
-        let on_timeout = crate::blocking::OnTimeout::NullArray;
+        let on_timeout = crate::blocking::TimeoutReply::NullArray;
         execution.wait_for(&keys, timeout, on_timeout);
         return Ok(());
     }
@@ -337,14 +337,14 @@ fn xreadgroup(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-type Shown = Vec<(Id, Option<Entry>)>;
+type Shown = Vec<(StreamId, Option<StreamEntry>)>;
 
 /// Entries that wait for a consumer, which are delivered once more.
 fn history(
     execution: &mut Execution<'_>,
     stream: &Stream,
     group: &[u8],
-    ids: &[Id],
+    ids: &[StreamId],
 ) -> Result<Shown> {
     let mut shown = Vec::new();
     for id in ids {
@@ -366,13 +366,13 @@ fn deliver(
     execution: &mut Execution<'_>,
     stream: &Stream,
     (group, consumer): (&[u8], &[u8]),
-    (state, own): (&mut stream::Group, &mut Consumer),
+    (state, own): (&mut stream::ConsumerGroup, &mut GroupConsumer),
     options: &ReadOptions<'_>,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<StreamEntry>> {
     let Some(from) = state.last.next() else {
         return Ok(Vec::new());
     };
-    let range = (from, Id::MAX);
+    let range = (from, StreamId::MAX);
     let entries = stream.range(execution.work, range, options.count, false)?;
     for entry in &entries {
         state.read = match state.read {
@@ -390,7 +390,7 @@ fn deliver(
             state.pending += 1;
         }
         own.pending += 1;
-        let pending = Pending {
+        let pending = PendingEntry {
             delivered_ms: execution.now_ms(),
             deliveries: 1,
             consumer: consumer.to_vec(),
@@ -410,8 +410,8 @@ fn release(
     stream: &Stream,
     group: &[u8],
     consumer: &[u8],
-    (old, own): (&Pending, &mut Consumer),
-    id: Id,
+    (old, own): (&PendingEntry, &mut GroupConsumer),
+    id: StreamId,
 ) -> Result<()> {
     stream.forget(execution.work, group, &old.consumer, id)?;
     if old.consumer == consumer {
@@ -430,10 +430,10 @@ fn settle(
     execution: &mut Execution<'_>,
     stream: &Stream,
     group: &[u8],
-    state: &mut stream::Group,
-    (id, pending): (Id, &Pending),
+    state: &mut stream::ConsumerGroup,
+    (id, pending): (StreamId, &PendingEntry),
 ) -> Result<()> {
-    let mut nobody = Consumer::default();
+    let mut nobody = GroupConsumer::default();
     // No consumer gets it, so none has this name.
     let none = [pending.consumer.as_slice(), b"-"].concat();
     release(execution, stream, group, &none, (pending, &mut nobody), id)?;
@@ -467,7 +467,7 @@ fn xack(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// The stream and the group of a command with both in front.
-fn required(execution: &mut Execution<'_>) -> Result<(Stream, stream::Group)> {
+fn required(execution: &mut Execution<'_>) -> Result<(Stream, stream::ConsumerGroup)> {
     let (key, name) = (execution.arg(1), execution.arg(2));
     let missing = || {
         Fault::new(format!(
@@ -503,7 +503,7 @@ fn xpending(execution: &mut Execution<'_>) -> Result<()> {
     let wanted = args.get(at + 3);
     let now_ms = execution.now_ms();
     let (stream, _) = required(execution)?;
-    let takes = |pending: &Pending| {
+    let takes = |pending: &PendingEntry| {
         let idle = now_ms.saturating_sub(pending.delivered_ms);
         idle >= idle_ms && wanted.is_none_or(|wanted| wanted == pending.consumer)
     };
@@ -557,15 +557,15 @@ struct Claim {
     deliveries: Option<u64>,
     forces: bool,
     just_ids: bool,
-    last: Option<Id>,
+    last: Option<StreamId>,
 }
 
 /// The ids of `XCLAIM` and its options.
-fn claim_options(execution: &Execution<'_>) -> Result<(Vec<Id>, Claim)> {
+fn claim_options(execution: &Execution<'_>) -> Result<(Vec<StreamId>, Claim)> {
     let (args, now_ms) = (execution.args, execution.now_ms());
     let mut ids = Vec::new();
     let mut at = 5;
-    while let Some(id) = args.get(at).and_then(|text| Id::parse(text, 0)) {
+    while let Some(id) = args.get(at).and_then(|text| StreamId::parse(text, 0)) {
         ids.push(id);
         at += 1;
     }
@@ -655,7 +655,7 @@ fn xclaim(execution: &mut Execution<'_>) -> Result<()> {
             }
             None if claim.forces => {
                 group.pending += 1;
-                Pending {
+                PendingEntry {
                     delivered_ms: now_ms,
                     deliveries: 0,
                     consumer: Vec::new(),
@@ -664,7 +664,7 @@ fn xclaim(execution: &mut Execution<'_>) -> Result<()> {
             None => continue,
         };
         own.pending += 1;
-        let pending = Pending {
+        let pending = PendingEntry {
             delivered_ms: claim.delivered_ms.unwrap_or(now_ms),
             deliveries: match claim.deliveries {
                 Some(count) => count,
@@ -682,7 +682,7 @@ fn xclaim(execution: &mut Execution<'_>) -> Result<()> {
     Ok(())
 }
 
-fn reply_claimed(execution: &mut Execution<'_>, claimed: &[Entry], just_ids: bool) {
+fn reply_claimed(execution: &mut Execution<'_>, claimed: &[StreamEntry], just_ids: bool) {
     if !just_ids {
         return reply_entries(execution.reply, claimed);
     }
@@ -721,7 +721,7 @@ fn xautoclaim(execution: &mut Execution<'_>) -> Result<()> {
     let mut own = seen(execution, &stream, key, name, consumer)?.0;
     // One more than are tried says where to go on.
     let tried = count.saturating_mul(10);
-    let range = (start, Id::MAX);
+    let range = (start, StreamId::MAX);
     let mut waiting =
         stream.pendings(execution.work, name, range, tried.saturating_add(1), |_| {
             true
@@ -751,7 +751,7 @@ fn xautoclaim(execution: &mut Execution<'_>) -> Result<()> {
         }
         release(execution, &stream, name, consumer, (&old, &mut own), id)?;
         own.pending += 1;
-        let pending = Pending {
+        let pending = PendingEntry {
             delivered_ms: now_ms,
             deliveries: old.deliveries + u64::from(!just_ids),
             consumer: consumer.to_vec(),
@@ -764,7 +764,9 @@ fn xautoclaim(execution: &mut Execution<'_>) -> Result<()> {
     stream.set_consumer(execution.work, name, consumer, own)?;
     execution.work.touch(execution.space(), key);
     execution.reply.array(3);
-    execution.reply.bulk(next.unwrap_or(Id::MIN).to_string());
+    execution
+        .reply
+        .bulk(next.unwrap_or(StreamId::MIN).to_string());
     reply_claimed(execution, &claimed, just_ids);
     execution.reply.array(deleted.len());
     for id in deleted {
@@ -779,9 +781,9 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
         &[
             "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "CREATE <key> <groupname> <id|$> [option]",
-            "    Make a group. Options are:",
+            "    Create a group. Options are:",
             "    * MKSTREAM",
-            "      Make the stream if it is not there.",
+            "      Create the stream if it does not exist.",
             "    * ENTRIESREAD entries_read",
             "      Say how many entries the group has read.",
             "CREATECONSUMER <key> <groupname> <consumer>",

@@ -1,19 +1,19 @@
-//! `XINFO`: what is known of streams, groups and consumers.
+//! `XINFO`: information about streams, groups and consumers.
 
-use crate::command::{Command, Group, READONLY, command, parse_integer};
+use crate::command::{Command, CommandGroup, READONLY, command, parse_integer};
 use crate::commands::stream::{reply_entries, reply_entry};
 use crate::commands::{container, help};
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::resp::reply::Reply;
-use crate::store::stream::{self, Id, Stream};
+use crate::resp::reply::ReplyBuffer;
+use crate::store::stream::{self, Stream, StreamId};
 
-const ABOUT: Group = Group::Stream;
+const ABOUT: CommandGroup = CommandGroup::Stream;
 
 pub(crate) const COMMANDS: &[Command] = &[command("xinfo", -2, container).with(SUBCOMMANDS).about(
     ABOUT,
     "5.0.0",
-    "Tells about streams.",
+    "Shows streams, groups and consumers.",
 )];
 
 const SUBCOMMANDS: &[Command] = &[
@@ -25,23 +25,23 @@ const SUBCOMMANDS: &[Command] = &[
         .flags(READONLY)
         .keys(2, 2, 1)
         .about(ABOUT, "5.0.0", "Lists the groups of a stream."),
-    command("help", 2, show_help).about(ABOUT, "5.0.0", "Tells about the subcommands."),
+    command("help", 2, show_help).about(ABOUT, "5.0.0", "Lists the subcommands."),
     command("stream", -3, of_stream)
         .flags(READONLY)
         .keys(2, 2, 1)
-        .about(ABOUT, "5.0.0", "Tells about a stream."),
+        .about(ABOUT, "5.0.0", "Shows a stream."),
 ];
 
 fn find(execution: &mut Execution<'_>) -> Result<Stream> {
     Stream::find(execution, execution.arg(2))?.ok_or(Fault::NO_SUCH_KEY)
 }
 
-fn number(reply: &mut Reply, name: &str, number: u64) {
+fn number(reply: &mut ReplyBuffer, name: &str, number: u64) {
     reply.bulk(name);
     reply.integer(i64::try_from(number).unwrap_or(i64::MAX));
 }
 
-fn number_or_null(reply: &mut Reply, name: &str, known: Option<u64>) {
+fn number_or_null(reply: &mut ReplyBuffer, name: &str, known: Option<u64>) {
     match known {
         Some(known) => number(reply, name, known),
         None => {
@@ -51,7 +51,7 @@ fn number_or_null(reply: &mut Reply, name: &str, known: Option<u64>) {
     }
 }
 
-fn id(reply: &mut Reply, name: &str, id: Id) {
+fn id(reply: &mut ReplyBuffer, name: &str, id: StreamId) {
     reply.bulk(name);
     reply.bulk(id.to_string());
 }
@@ -104,7 +104,7 @@ const NODE_ENTRIES: u64 = 100;
 
 /// What is said of a stream in any case. There is no tree; what is said of one is what Redis would
 /// have for as many entries.
-fn common(reply: &mut Reply, stream: &Stream) {
+fn common(reply: &mut ReplyBuffer, stream: &Stream) {
     number(reply, "length", stream.length);
     let nodes = stream.length.div_ceil(NODE_ENTRIES);
     number(reply, "radix-tree-keys", nodes);
@@ -133,7 +133,7 @@ fn of_stream(execution: &mut Execution<'_>) -> Result<()> {
     }
     let stream = find(execution)?;
     let groups = stream.groups(execution.work)?.len();
-    let all = (Id::MIN, Id::MAX);
+    let all = (StreamId::MIN, StreamId::MAX);
     let first = stream.range(execution.work, all, 1, false)?;
     let last = stream.range(execution.work, all, 1, true)?;
     let reply = &mut *execution.reply;
@@ -152,7 +152,7 @@ fn of_stream(execution: &mut Execution<'_>) -> Result<()> {
 
 fn full(execution: &mut Execution<'_>, count: usize) -> Result<()> {
     let stream = find(execution)?;
-    let entries = stream.range(execution.work, (Id::MIN, Id::MAX), count, false)?;
+    let entries = stream.range(execution.work, (StreamId::MIN, StreamId::MAX), count, false)?;
     let groups = stream.groups(execution.work)?;
     let reply = &mut *execution.reply;
     reply.map(9);
@@ -170,14 +170,14 @@ fn full(execution: &mut Execution<'_>, count: usize) -> Result<()> {
 fn full_group(
     execution: &mut Execution<'_>,
     stream: &Stream,
-    (name, group): (&[u8], &stream::Group),
+    (name, group): (&[u8], &stream::ConsumerGroup),
     count: usize,
 ) -> Result<()> {
-    let all = (Id::MIN, Id::MAX);
+    let all = (StreamId::MIN, StreamId::MAX);
     let pending = stream.pendings(execution.work, name, all, count, |_| true)?;
     let consumers = stream.consumers(execution.work, name)?;
     let reply = &mut *execution.reply;
-    let millis = |reply: &mut Reply, moment: u64| {
+    let millis = |reply: &mut ReplyBuffer, moment: u64| {
         reply.integer(i64::try_from(moment).unwrap_or(i64::MAX));
     };
     reply.map(7);
@@ -234,7 +234,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "GROUPS <key>",
             "    List the groups of a stream.",
             "STREAM <key> [FULL [COUNT <count>]",
-            "    Tell about a stream.",
+            "    Show a stream.",
         ],
     );
     Ok(())

@@ -1,15 +1,15 @@
 //! Strings, as a whole and in parts.
 
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, ONE_READ, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, ONE_READ, READONLY, WRITE, command, parse_integer,
 };
-use crate::commands::expires::{EX, PX, Unit, moment_of};
-use crate::events::Events;
+use crate::commands::expires::{EX, PX, TimeUnit, moment_of};
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::store::meta::{Head, Kind};
+use crate::store::meta::{KeyType, RecordHead};
 
-const ABOUT: Group = Group::String;
+const ABOUT: CommandGroup = CommandGroup::String;
 const CHANGE: u32 = WRITE | DENYOOM | DIRECT;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -36,7 +36,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("getset", 3, getset)
         .flags(CHANGE | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Replaces a string and returns what it was."),
+        .about(ABOUT, "1.0.0", "Sets a string and returns the old one."),
     command("mget", -2, mget)
         .flags(READONLY | FAST)
         .keys(1, -1, 1)
@@ -51,7 +51,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "1.0.1",
-            "Sets several strings together, if none of the keys is there.",
+            "Sets several strings together, if none of the keys exists.",
         ),
     command("psetex", 4, psetex)
         .flags(CHANGE)
@@ -72,7 +72,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("setnx", 3, setnx)
         .flags(CHANGE | FAST)
         .keys(1, 1, 1)
-        .about(ABOUT, "1.0.0", "Sets a string if its key is not there."),
+        .about(ABOUT, "1.0.0", "Sets a string if its key does not exist."),
     command("setrange", 4, setrange)
         .flags(CHANGE)
         .keys(1, 1, 1)
@@ -110,7 +110,7 @@ fn mget(execution: &mut Execution<'_>) -> Result<()> {
     for key in keys.iter() {
         match execution
             .look_up(key)?
-            .filter(|meta| meta.head.kind == Kind::String)
+            .filter(|meta| meta.head.kind == KeyType::String)
         {
             Some(meta) => execution.reply.bulk(meta.body()),
             None => execution.reply.null(),
@@ -158,7 +158,7 @@ fn set_options(execution: &Execution<'_>) -> Result<SetOptions> {
             b"get" => options.returns_old = true,
             b"keepttl" if options.expires_ms.is_none() => options.keeps_expiry = true,
             word => {
-                let unit = Unit::of(word).ok_or(Fault::SYNTAX)?;
+                let unit = TimeUnit::of(word).ok_or(Fault::SYNTAX)?;
                 if options.keeps_expiry || options.expires_ms.is_some() {
                     return Err(Fault::SYNTAX);
                 }
@@ -205,9 +205,9 @@ fn set(execution: &mut Execution<'_>) -> Result<()> {
         false => options.expires_ms,
     };
     put_string(execution, key, value, expires_ms)?;
-    execution.notify(Events::STRING, "set", key);
+    execution.notify(EventClasses::STRING, "set", key);
     if options.expires_ms.is_some() {
-        execution.notify(Events::GENERIC, "expire", key);
+        execution.notify(EventClasses::GENERIC, "expire", key);
     }
     if !options.returns_old {
         execution.reply.ok();
@@ -225,16 +225,16 @@ fn put_string(
     match expires_ms.is_some_and(|expires| expires <= execution.now_ms()) {
         // A moment that has passed: nobody ever sees the value.
         true => execution.remove(key).map(|_| ()),
-        false => execution.put(key, Head::STRING.expiring(expires_ms), &[value]),
+        false => execution.put(key, RecordHead::STRING.expiring(expires_ms), &[value]),
     }
 }
 
-fn set_expiring(execution: &mut Execution<'_>, unit: Unit, name: &str) -> Result<()> {
+fn set_expiring(execution: &mut Execution<'_>, unit: TimeUnit, name: &str) -> Result<()> {
     let (key, value) = (execution.arg(1), execution.arg(3));
     let moment = moment_of(execution.args, 2, unit, execution.now_ms(), name)?;
     put_string(execution, key, value, Some(moment))?;
-    execution.notify(Events::STRING, "set", key);
-    execution.notify(Events::GENERIC, "expire", key);
+    execution.notify(EventClasses::STRING, "set", key);
+    execution.notify(EventClasses::GENERIC, "expire", key);
     execution.reply.ok();
     Ok(())
 }
@@ -252,7 +252,7 @@ fn setnx(execution: &mut Execution<'_>) -> Result<()> {
     let is_missing = execution.find(key)?.is_none();
     if is_missing {
         put_string(execution, key, value, None)?;
-        execution.notify(Events::STRING, "set", key);
+        execution.notify(EventClasses::STRING, "set", key);
     }
     execution.reply.flag(is_missing);
     Ok(())
@@ -265,7 +265,7 @@ fn getset(execution: &mut Execution<'_>) -> Result<()> {
         None => execution.reply.null(),
     }
     put_string(execution, key, value, None)?;
-    execution.notify(Events::STRING, "set", key);
+    execution.notify(EventClasses::STRING, "set", key);
     Ok(())
 }
 
@@ -275,7 +275,7 @@ fn getdel(execution: &mut Execution<'_>) -> Result<()> {
         Some(old) => {
             execution.reply.bulk(old.string()?);
             execution.remove(key)?;
-            execution.notify(Events::GENERIC, "del", key);
+            execution.notify(EventClasses::GENERIC, "del", key);
         }
         None => execution.reply.null(),
     }
@@ -289,7 +289,7 @@ fn getex(execution: &mut Execution<'_>) -> Result<()> {
         None => None,
         Some(b"persist") if args.len() == 3 => Some(None),
         Some(word) => {
-            let unit = Unit::of(word)
+            let unit = TimeUnit::of(word)
                 .filter(|_| args.len() == 4)
                 .ok_or(Fault::SYNTAX)?;
             Some(Some(moment_of(args, 3, unit, now_ms, "getex")?))
@@ -306,7 +306,7 @@ fn getex(execution: &mut Execution<'_>) -> Result<()> {
         None => {}
         Some(expires_ms) if expires_ms.is_some_and(|expires| expires <= now_ms) => {
             execution.remove(key)?;
-            execution.notify(Events::GENERIC, "del", key);
+            execution.notify(EventClasses::GENERIC, "del", key);
         }
         Some(expires_ms) if expires_ms != before => {
             execution.put(key, meta.head.expiring(expires_ms), &[meta.body()])?;
@@ -315,7 +315,7 @@ fn getex(execution: &mut Execution<'_>) -> Result<()> {
             } else {
                 "persist"
             };
-            execution.notify(Events::GENERIC, event, key);
+            execution.notify(EventClasses::GENERIC, event, key);
         }
         Some(_) => {}
     }
@@ -353,7 +353,7 @@ fn set_several(execution: &mut Execution<'_>) -> Result<()> {
     for place in (1..execution.args.len()).step_by(2) {
         let (key, value) = (execution.arg(place), execution.arg(place + 1));
         put_string(execution, key, value, None)?;
-        execution.notify(Events::STRING, "set", key);
+        execution.notify(EventClasses::STRING, "set", key);
     }
     Ok(())
 }
@@ -373,12 +373,12 @@ fn append(execution: &mut Execution<'_>) -> Result<()> {
     let old = execution.find(key)?;
     let (head, front) = match &old {
         Some(old) => (old.head, old.string()?),
-        None => (Head::STRING, &b""[..]),
+        None => (RecordHead::STRING, &b""[..]),
     };
     let length = front.len() + tail.len();
     check_length(execution, length)?;
     execution.put(key, head, &[front, tail])?;
-    execution.notify(Events::STRING, "append", key);
+    execution.notify(EventClasses::STRING, "append", key);
     execution.reply.count(length);
     Ok(())
 }
@@ -390,7 +390,7 @@ fn setrange(execution: &mut Execution<'_>) -> Result<()> {
     let old = execution.find(key)?;
     let (head, value) = match &old {
         Some(old) => (old.head, old.string()?),
-        None => (Head::STRING, &b""[..]),
+        None => (RecordHead::STRING, &b""[..]),
     };
     if patch.is_empty() {
         execution.reply.count(value.len());
@@ -402,7 +402,7 @@ fn setrange(execution: &mut Execution<'_>) -> Result<()> {
     let behind = value.get(offset + patch.len()..).unwrap_or_default();
     let length = offset + patch.len() + behind.len();
     execution.put(key, head, &[front, &gap, patch, behind])?;
-    execution.notify(Events::STRING, "setrange", key);
+    execution.notify(EventClasses::STRING, "setrange", key);
     execution.reply.count(length);
     Ok(())
 }

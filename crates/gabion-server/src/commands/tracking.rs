@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::args::integer;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::tracking::{Choice, Follows, redirect_of};
+use crate::tracking::{ClientTracking, TrackingMode, redirect_of};
 
 /// `CLIENT TRACKING`: begins, changes or ends it.
 ///
@@ -18,7 +18,7 @@ pub(crate) fn tracking(execution: &mut Execution<'_>) -> Result<()> {
         execution.reply.ok();
         return Ok(());
     }
-    if asked.broadcasts && asked.choice != Choice::All {
+    if asked.broadcasts && asked.choice != TrackingMode::All {
         return Err(Fault::line(
             "ERR OPTIN and OPTOUT are not compatible with BCAST",
         ));
@@ -54,14 +54,14 @@ pub(crate) fn tracking(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// Whether it begins or ends, how, and the new prefixes.
-fn parse(execution: &Execution<'_>) -> Result<(bool, Follows, Vec<Vec<u8>>)> {
+fn parse(execution: &Execution<'_>) -> Result<(bool, ClientTracking, Vec<Vec<u8>>)> {
     let args = execution.args;
     let is_on = match args.at(2).to_ascii_lowercase().as_slice() {
         b"on" => true,
         b"off" => false,
         _ => return Err(Fault::SYNTAX),
     };
-    let (mut asked, mut prefixes) = (Follows::default(), Vec::new());
+    let (mut asked, mut prefixes) = (ClientTracking::default(), Vec::new());
     let mut at = 3;
     while let Some(word) = args.get(at) {
         at += 1;
@@ -81,13 +81,13 @@ fn parse(execution: &Execution<'_>) -> Result<(bool, Follows, Vec<Vec<u8>>)> {
                 ))?);
             }
             (b"bcast", _) => asked.broadcasts = true,
-            (b"optin" | b"optout", _) if asked.choice != Choice::All => {
+            (b"optin" | b"optout", _) if asked.choice != TrackingMode::All => {
                 return Err(Fault::line(
                     "ERR You can't specify both OPTIN mode and OPTOUT mode",
                 ));
             }
-            (b"optin", _) => asked.choice = Choice::In,
-            (b"optout", _) => asked.choice = Choice::Out,
+            (b"optin", _) => asked.choice = TrackingMode::In,
+            (b"optout", _) => asked.choice = TrackingMode::Out,
             (b"noloop", _) => asked.skips_own = true,
             (b"prefix", Some(prefix)) => {
                 at += 1;
@@ -100,15 +100,16 @@ fn parse(execution: &Execution<'_>) -> Result<(bool, Follows, Vec<Vec<u8>>)> {
 }
 
 /// Checks whether a client that tracks already can track like that.
-fn check_switch(before: &Follows, asked: &Follows) -> Result<()> {
+fn check_switch(before: &ClientTracking, asked: &ClientTracking) -> Result<()> {
     if before.broadcasts != asked.broadcasts {
         return Err(Fault::line(
             "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and \
              then re-enabling it with a different mode.",
         ));
     }
-    let switches =
-        |one: &Follows, other: &Follows| one.choice == Choice::In && other.choice == Choice::Out;
+    let switches = |one: &ClientTracking, other: &ClientTracking| {
+        one.choice == TrackingMode::In && other.choice == TrackingMode::Out
+    };
     if switches(before, asked) || switches(asked, before) {
         return Err(Fault::line(
             "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and \
@@ -147,14 +148,14 @@ pub(crate) fn end(execution: &mut Execution<'_>) {
 pub(crate) fn caching(execution: &mut Execution<'_>) -> Result<()> {
     let mut follows = execution.session.client.follows.lock();
     let choice = follows.as_ref().map(|follows| follows.choice);
-    if matches!(choice, None | Some(Choice::All)) {
+    if matches!(choice, None | Some(TrackingMode::All)) {
         return Err(Fault::line(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",
         ));
     }
     match (execution.arg(2).to_ascii_lowercase().as_slice(), choice) {
-        (b"yes", Some(Choice::In)) | (b"no", Some(Choice::Out)) => {}
+        (b"yes", Some(TrackingMode::In)) | (b"no", Some(TrackingMode::Out)) => {}
         (b"yes", _) => {
             return Err(Fault::line(
                 "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
@@ -195,9 +196,9 @@ pub(crate) fn trackinginfo(execution: &mut Execution<'_>) -> Result<()> {
     let mut flags = vec![if follows.is_some() { "on" } else { "off" }];
     let follows = follows.unwrap_or_default();
     let (choice, mark) = match follows.choice {
-        Choice::All => (None, None),
-        Choice::In => (Some("optin"), Some("caching-yes")),
-        Choice::Out => (Some("optout"), Some("caching-no")),
+        TrackingMode::All => (None, None),
+        TrackingMode::In => (Some("optin"), Some("caching-yes")),
+        TrackingMode::Out => (Some("optout"), Some("caching-no")),
     };
     flags.extend(follows.broadcasts.then_some("bcast"));
     flags.extend(choice);

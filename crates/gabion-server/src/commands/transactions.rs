@@ -4,39 +4,48 @@
 //! so nobody sees a part of them, and a crash leaves all or nothing.
 
 use crate::command::{
-    ALLOW_BUSY, ALONE, Command, FAST, Group, LOADING, NOSCRIPT, READONLY, STALE, UNQUEUED, command,
+    ALLOW_BUSY, ALONE, Command, CommandGroup, FAST, LOADING, NOSCRIPT, READONLY, STALE, UNQUEUED,
+    command,
 };
 use crate::dispatch::call_inside;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::session::Multi;
+use crate::session::MultiState;
 
 const OF_TRANSACTIONS: u32 = NOSCRIPT | LOADING | STALE | UNQUEUED;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("discard", 1, discard)
         .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
-        .about(Group::Transactions, "2.0.0", "Forgets the queued commands."),
+        .about(
+            CommandGroup::Transactions,
+            "2.0.0",
+            "Discards the queued commands.",
+        ),
     command("exec", 1, exec)
         .flags(OF_TRANSACTIONS | ALONE)
         .about(
-            Group::Transactions,
+            CommandGroup::Transactions,
             "1.2.0",
-            "Runs the queued commands as a whole.",
+            "Runs the queued commands atomically.",
         ),
     command("multi", 1, multi)
         .flags(ALLOW_BUSY | OF_TRANSACTIONS | FAST)
-        .about(Group::Transactions, "1.2.0", "Begins to queue commands."),
+        .about(
+            CommandGroup::Transactions,
+            "1.2.0",
+            "Begins a transaction: queues the commands that follow.",
+        ),
     command("unwatch", 1, unwatch)
         .flags(NOSCRIPT | LOADING | STALE | FAST)
-        .about(Group::Transactions, "2.2.0", "Watches no key any more."),
+        .about(CommandGroup::Transactions, "2.2.0", "Stops watching keys."),
     command("watch", -2, watch)
         .flags(OF_TRANSACTIONS | FAST | READONLY)
         .keys(1, -1, 1)
         .about(
-            Group::Transactions,
+            CommandGroup::Transactions,
             "2.2.0",
-            "Makes EXEC fail if a key changes.",
+            "Makes EXEC fail if one of the keys changes.",
         ),
 ];
 
@@ -44,7 +53,7 @@ fn multi(execution: &mut Execution<'_>) -> Result<()> {
     if execution.session.multi.is_some() {
         return Err(Fault::line("ERR MULTI calls can not be nested"));
     }
-    execution.session.multi = Some(Multi::default());
+    execution.session.multi = Some(MultiState::default());
     execution.session.show();
     execution.reply.ok();
     Ok(())
@@ -94,7 +103,7 @@ fn watch(execution: &mut Execution<'_>) -> Result<()> {
     let space = execution.space();
     for key in execution.args.from(1).iter() {
         let of_store = (space, key.to_vec());
-        let is_known = |watched: &&crate::watch::Watched| *watched.key() == of_store;
+        let is_known = |watched: &&crate::watch::WatchedKey| *watched.key() == of_store;
         if execution
             .session
             .watched

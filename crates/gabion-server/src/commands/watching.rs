@@ -1,11 +1,11 @@
-//! What clients may know of commands that ran: `SLOWLOG`, `MONITOR`; and `WAIT`.
+//! `SLOWLOG` and `MONITOR`, which show executed commands; and `WAIT`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blocking::OnTimeout;
+use crate::blocking::TimeoutReply;
 use crate::command::{
-    ADMIN, BLOCKING, Command, Group, LOADING, LONG, NO_MULTI, NOSCRIPT, STALE, command,
+    ADMIN, BLOCKING, Command, CommandGroup, LOADING, LONG, NO_MULTI, NOSCRIPT, STALE, command,
     parse_integer,
 };
 use crate::commands::{container, help};
@@ -17,46 +17,50 @@ const OF_LOG: u32 = ADMIN | LOADING | STALE;
 pub(crate) const COMMANDS: &[Command] = &[
     command("monitor", 1, monitor)
         .flags(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI)
-        .about(Group::Server, "1.0.0", "Shows all commands that run."),
+        .about(
+            CommandGroup::Server,
+            "1.0.0",
+            "Streams all executed commands.",
+        ),
     command("slowlog", -2, container).with(SUBCOMMANDS).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.2.12",
-        "Tells which commands were slow.",
+        "Shows slow commands.",
     ),
     command("wait", 3, wait).flags(NOSCRIPT | BLOCKING).about(
-        Group::Generic,
+        CommandGroup::Generic,
         "3.0.0",
-        "Waits for replicas, of which there are none.",
+        "Waits for replicas; this server has none.",
     ),
     command("waitaof", 4, waitaof)
         .flags(NOSCRIPT | BLOCKING | LONG)
         .about(
-            Group::Generic,
+            CommandGroup::Generic,
             "7.2.0",
-            "Waits until what was written is on the medium.",
+            "Waits until earlier writes are on the medium.",
         ),
 ];
 
 const SUBCOMMANDS: &[Command] = &[
     command("get", -2, get).flags(OF_LOG).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.2.12",
-        "Returns the commands that were slow.",
+        "Returns the entries of the slow log.",
     ),
     command("help", 2, show_help).flags(LOADING | STALE).about(
-        Group::Server,
+        CommandGroup::Server,
         "6.2.0",
-        "Tells about the subcommands.",
+        "Lists the subcommands.",
     ),
     command("len", 2, length).flags(OF_LOG).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.2.12",
-        "Counts the commands that were slow.",
+        "Counts the entries of the slow log.",
     ),
     command("reset", 2, reset).flags(OF_LOG).about(
-        Group::Server,
+        CommandGroup::Server,
         "2.2.12",
-        "Forgets the commands that were slow.",
+        "Clears the slow log.",
     ),
 ];
 
@@ -118,7 +122,7 @@ fn replicas(execution: &Execution<'_>, at: usize) -> Result<(i64, Option<Duratio
 fn wait(execution: &mut Execution<'_>) -> Result<()> {
     let (replicas, timeout) = replicas(execution, 1)?;
     match replicas > 0 {
-        true => execution.wait_for(&[], timeout, OnTimeout::Zero),
+        true => execution.wait_for(&[], timeout, TimeoutReply::Zero),
         false => execution.reply.integer(0),
     }
     Ok(())
@@ -138,7 +142,7 @@ fn waitaof(execution: &mut Execution<'_>) -> Result<()> {
         store.db.persist(gabion::Durability::Sync)?;
     }
     match replicas > 0 {
-        true => execution.wait_for(&[], timeout, OnTimeout::Local(local)),
+        true => execution.wait_for(&[], timeout, TimeoutReply::Local(local)),
         false => {
             execution.reply.array(2);
             execution.reply.integer(local);
@@ -158,7 +162,7 @@ fn show_help(execution: &mut Execution<'_>) -> Result<()> {
             "LEN",
             "    Count the commands that were slow.",
             "RESET",
-            "    Forget the commands that were slow.",
+            "    Clear the slow log.",
         ],
     );
     Ok(())

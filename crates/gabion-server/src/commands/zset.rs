@@ -1,17 +1,17 @@
 //! Sorted sets: members and their scores.
 
 use crate::args::{Args, float};
-use crate::command::{Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command};
-use crate::commands::picks::{Picks, picks};
+use crate::command::{Command, CommandGroup, DENYOOM, DIRECT, FAST, READONLY, WRITE, command};
+use crate::commands::picks::{RandomPicks, picks};
 use crate::commands::scan;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::glob;
-use crate::resp::reply::Reply;
-use crate::store::scored::{Scored, ScoredSet};
+use crate::resp::reply::ReplyBuffer;
+use crate::store::scored::{ScoredMember, SortedSet};
 
-const ABOUT: Group = Group::SortedSet;
+const ABOUT: CommandGroup = CommandGroup::SortedSet;
 
 /// The error for a sum of infinities of opposite signs.
 pub(crate) const NOT_A_SCORE: Fault = Fault::line("ERR resulting score is not a number (NaN)");
@@ -36,14 +36,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("zrandmember", -2, zrandmember)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "6.2.0", "Returns members by chance."),
+        .about(ABOUT, "6.2.0", "Returns random members."),
     command("zrank", -3, zrank)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
         .about(
             ABOUT,
             "2.0.0",
-            "Returns the place of a member from the lowest score.",
+            "Returns the rank of a member, from the lowest score.",
         ),
     command("zrem", -3, zrem)
         .flags(WRITE | FAST | DIRECT)
@@ -55,12 +55,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "2.0.0",
-            "Returns the place of a member from the highest score.",
+            "Returns the rank of a member, from the highest score.",
         ),
     command("zscan", -3, zscan)
         .flags(READONLY)
         .keys(1, 1, 1)
-        .about(ABOUT, "2.8.0", "Goes through a sorted set step by step."),
+        .about(ABOUT, "2.8.0", "Iterates over a sorted set."),
     command("zscore", 3, zscore)
         .flags(READONLY | FAST)
         .keys(1, 1, 1)
@@ -128,7 +128,7 @@ struct Added {
 
 fn add(
     execution: &mut Execution<'_>,
-    set: &mut ScoredSet,
+    set: &mut SortedSet,
     options: Options,
     pairs: &[(f64, &[u8])],
 ) -> Result<Added> {
@@ -176,11 +176,11 @@ fn zadd(execution: &mut Execution<'_>) -> Result<()> {
         let score = float(left.at(index)).ok_or(Fault::NOT_A_FLOAT)?;
         pairs.push((score, left.at(index + 1)));
     }
-    let mut set = ScoredSet::open(execution, key)?;
+    let mut set = SortedSet::open(execution, key)?;
     let added = add(execution, &mut set, options, &pairs)?;
     let saved = set.save(execution, key)?;
     let name = if options.adds { "zincr" } else { "zadd" };
-    execution.tell(saved, Events::SORTED_SET, name, key);
+    execution.tell(saved, EventClasses::SORTED_SET, name, key);
     if options.adds {
         match added.score {
             Some(score) => execution.reply.double(score),
@@ -199,38 +199,38 @@ fn zadd(execution: &mut Execution<'_>) -> Result<()> {
 fn zincrby(execution: &mut Execution<'_>) -> Result<()> {
     let (key, member) = (execution.arg(1), execution.arg(3));
     let by = float(execution.arg(2)).ok_or(Fault::NOT_A_FLOAT)?;
-    let mut set = ScoredSet::open(execution, key)?;
+    let mut set = SortedSet::open(execution, key)?;
     let options = Options {
         adds: true,
         ..Options::default()
     };
     let added = add(execution, &mut set, options, &[(by, member)])?;
     let saved = set.save(execution, key)?;
-    execution.tell(saved, Events::SORTED_SET, "zincr", key);
+    execution.tell(saved, EventClasses::SORTED_SET, "zincr", key);
     execution.reply.double(added.score.unwrap_or(by));
     Ok(())
 }
 
 fn zrem(execution: &mut Execution<'_>) -> Result<()> {
     let key = execution.arg(1);
-    let mut set = ScoredSet::open(execution, key)?;
+    let mut set = SortedSet::open(execution, key)?;
     let mut count = 0;
     for member in execution.args.from(2).iter() {
         count += i64::from(set.remove(execution.work, member)?.is_some());
     }
     let saved = set.save(execution, key)?;
-    execution.tell(saved, Events::SORTED_SET, "zrem", key);
+    execution.tell(saved, EventClasses::SORTED_SET, "zrem", key);
     execution.reply.integer(count);
     Ok(())
 }
 
 fn zcard(execution: &mut Execution<'_>) -> Result<()> {
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     execution.reply.unsigned(set.count());
     Ok(())
 }
 
-fn score_or_null(reply: &mut Reply, score: Option<f64>) {
+fn score_or_null(reply: &mut ReplyBuffer, score: Option<f64>) {
     match score {
         Some(score) => reply.double(score),
         None => reply.null(),
@@ -238,14 +238,14 @@ fn score_or_null(reply: &mut Reply, score: Option<f64>) {
 }
 
 fn zscore(execution: &mut Execution<'_>) -> Result<()> {
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let score = set.score(execution.work, execution.args.at(2))?;
     score_or_null(execution.reply, score);
     Ok(())
 }
 
 fn zmscore(execution: &mut Execution<'_>) -> Result<()> {
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let members = execution.args.from(2);
     execution.reply.array(members.len());
     for member in members.iter() {
@@ -264,7 +264,7 @@ fn place(execution: &mut Execution<'_>, is_reverse: bool) -> Result<()> {
     if execution.args.len() > 4 {
         return Err(execution.wrong_arguments());
     }
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let Some((place, score)) = set.place(execution.work, execution.args.at(2))? else {
         match with_score {
             true => execution.reply.null_array(),
@@ -295,7 +295,7 @@ fn zrevrank(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// Writes members, with their scores or without: in pairs in RESP3, in a row in RESP2.
-pub(crate) fn show(reply: &mut Reply, members: &[Scored], with_scores: bool) {
+pub(crate) fn show(reply: &mut ReplyBuffer, members: &[ScoredMember], with_scores: bool) {
     let nested = with_scores && reply.is_resp3;
     reply.array(match with_scores && !nested {
         true => members.len() * 2,
@@ -314,18 +314,18 @@ pub(crate) fn show(reply: &mut Reply, members: &[Scored], with_scores: bool) {
 
 fn zrandmember(execution: &mut Execution<'_>) -> Result<()> {
     let picks = picks(execution, "WITHSCORES")?;
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let chosen = picks.choose(execution.work, set.members())?;
     let chosen = chosen
         .into_iter()
-        .map(ScoredSet::scored)
+        .map(SortedSet::scored)
         .collect::<Result<Vec<_>>>()?;
     match picks {
-        Picks::One => {
+        RandomPicks::One => {
             let member = chosen.first().map(|(member, _)| member);
             execution.reply.bulk_or_null(member);
         }
-        Picks::Many { has_more, .. } | Picks::Repeated { has_more, .. } => {
+        RandomPicks::Many { has_more, .. } | RandomPicks::Repeated { has_more, .. } => {
             show(execution.reply, &chosen, has_more);
         }
     }
@@ -335,14 +335,14 @@ fn zrandmember(execution: &mut Execution<'_>) -> Result<()> {
 fn zscan(execution: &mut Execution<'_>) -> Result<()> {
     let cursor = scan::parse_cursor(execution.arg(2))?;
     let options = scan::options(execution.args, 3)?;
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let (next, mut found) = set.members().step(execution.work, cursor, options.count)?;
     if let Some(pattern) = options.pattern {
         found.retain(|(member, _)| glob::matches(pattern, member));
     }
     let found = found
         .into_iter()
-        .map(ScoredSet::scored)
+        .map(SortedSet::scored)
         .collect::<Result<Vec<_>>>()?;
     let reply = &mut *execution.reply;
     reply.array(2);

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::blocking::OnTimeout;
-use crate::command::{BLOCKING, Command, DIRECT, FAST, Group, NOSCRIPT, WRITE, command};
-use crate::commands::list_moves::{Takes, takes, timeout};
+use crate::blocking::TimeoutReply;
+use crate::command::{BLOCKING, Command, CommandGroup, DIRECT, FAST, NOSCRIPT, WRITE, command};
+use crate::commands::list_moves::{MultiPopArgs, takes, timeout};
 use crate::commands::zset::show;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::store::scored::{Range, Scored, ScoredSet};
+use crate::store::scored::{ScoredMember, SortedSet, SortedSetRange};
 
-const ABOUT: Group = Group::SortedSet;
+const ABOUT: CommandGroup = CommandGroup::SortedSet;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("bzmpop", -5, bzmpop)
@@ -20,7 +20,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes members of the first set that has some, or waits.",
+            "Removes and returns members of the first set that is not empty, or waits.",
         ),
     command("bzpopmax", -3, bzpopmax)
         .flags(WRITE | NOSCRIPT | FAST | BLOCKING | DIRECT)
@@ -28,7 +28,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "5.0.0",
-            "Takes the member with the highest score, or waits.",
+            "Removes and returns the member with the highest score, or waits for one.",
         ),
     command("bzpopmin", -3, bzpopmin)
         .flags(WRITE | NOSCRIPT | FAST | BLOCKING | DIRECT)
@@ -36,7 +36,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "5.0.0",
-            "Takes the member with the lowest score, or waits.",
+            "Removes and returns the member with the lowest score, or waits for one.",
         ),
     command("zmpop", -4, zmpop)
         .flags(WRITE | DIRECT)
@@ -44,36 +44,44 @@ pub(crate) const COMMANDS: &[Command] = &[
         .about(
             ABOUT,
             "7.0.0",
-            "Takes members of the first set that has some.",
+            "Removes and returns members of the first set that is not empty.",
         ),
     command("zpopmax", -2, zpopmax)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "5.0.0", "Takes the members with the highest scores."),
+        .about(
+            ABOUT,
+            "5.0.0",
+            "Removes and returns the members with the highest scores.",
+        ),
     command("zpopmin", -2, zpopmin)
         .flags(WRITE | FAST | DIRECT)
         .keys(1, 1, 1)
-        .about(ABOUT, "5.0.0", "Takes the members with the lowest scores."),
+        .about(
+            ABOUT,
+            "5.0.0",
+            "Removes and returns the members with the lowest scores.",
+        ),
 ];
 
 /// Takes members from an end of a set, and saves it.
 fn pop_many(
     execution: &mut Execution<'_>,
     key: &[u8],
-    mut set: ScoredSet,
+    mut set: SortedSet,
     (is_max, count): (bool, u64),
-) -> Result<Vec<Scored>> {
+) -> Result<Vec<ScoredMember>> {
     if count == 0 || set.count() == 0 {
         return Ok(Vec::new());
     }
-    let range = Range::Places(0, count - 1);
+    let range = SortedSetRange::Places(0, count - 1);
     let taken = set.part(execution.work, &range, is_max)?;
     for (member, _) in &taken {
         set.remove(execution.work, member)?;
     }
     let saved = set.save(execution, key)?;
     let name = if is_max { "zpopmax" } else { "zpopmin" };
-    execution.tell(saved, Events::SORTED_SET, name, key);
+    execution.tell(saved, EventClasses::SORTED_SET, name, key);
     Ok(taken)
 }
 
@@ -90,7 +98,7 @@ fn pop(execution: &mut Execution<'_>, is_max: bool) -> Result<()> {
             Some(count.unsigned_abs())
         }
     };
-    let set = ScoredSet::open(execution, key)?;
+    let set = SortedSet::open(execution, key)?;
     let taken = pop_many(execution, key, set, (is_max, count.unwrap_or(1)))?;
     match (count, taken.first()) {
         // One member without a count is no array of one.
@@ -117,9 +125,9 @@ fn zpopmax(execution: &mut Execution<'_>) -> Result<()> {
 fn first_of<'a>(
     execution: &mut Execution<'_>,
     keys: &[&'a [u8]],
-) -> Result<Option<(&'a [u8], ScoredSet)>> {
+) -> Result<Option<(&'a [u8], SortedSet)>> {
     for key in keys {
-        let set = match ScoredSet::open(execution, key) {
+        let set = match SortedSet::open(execution, key) {
             Err(_) if execution.session.is_retry => continue,
             opened => opened?,
         };
@@ -135,7 +143,7 @@ fn pop_or_wait(execution: &mut Execution<'_>, is_max: bool) -> Result<()> {
     let timeout: Option<Duration> = timeout(execution.arg(count - 1))?;
     let keys: Vec<_> = execution.args.from(1).iter().take(count - 2).collect();
     let Some((key, set)) = first_of(execution, &keys)? else {
-        execution.wait_for(&keys, timeout, OnTimeout::NullArray);
+        execution.wait_for(&keys, timeout, TimeoutReply::NullArray);
         return Ok(());
     };
     let taken = pop_many(execution, key, set, (is_max, 1))?;
@@ -158,7 +166,7 @@ fn bzpopmax(execution: &mut Execution<'_>) -> Result<()> {
 
 /// Takes from the first set that has something; the keys if none has.
 fn take<'a>(execution: &mut Execution<'a>, at: usize) -> Result<Option<Vec<&'a [u8]>>> {
-    let Takes { keys, end, count } = takes(execution, at)?;
+    let MultiPopArgs { keys, end, count } = takes(execution, at)?;
     let is_max = match end.to_ascii_lowercase().as_slice() {
         b"min" => false,
         b"max" => true,
@@ -190,7 +198,7 @@ fn zmpop(execution: &mut Execution<'_>) -> Result<()> {
 fn bzmpop(execution: &mut Execution<'_>) -> Result<()> {
     let timeout = timeout(execution.arg(1))?;
     if let Some(keys) = take(execution, 2)? {
-        execution.wait_for(&keys, timeout, OnTimeout::NullArray);
+        execution.wait_for(&keys, timeout, TimeoutReply::NullArray);
     }
     Ok(())
 }

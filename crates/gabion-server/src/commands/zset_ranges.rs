@@ -4,16 +4,16 @@ use std::ops::Bound;
 
 use crate::args::{Args, float};
 use crate::command::{
-    Command, DENYOOM, DIRECT, FAST, Group, READONLY, WRITE, command, parse_integer,
+    Command, CommandGroup, DENYOOM, DIRECT, FAST, READONLY, WRITE, command, parse_integer,
 };
 use crate::commands::read_many;
 use crate::commands::zset::show;
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::store::scored::{Range, Scored, ScoredSet};
+use crate::store::scored::{ScoredMember, SortedSet, SortedSetRange};
 
-const ABOUT: Group = Group::SortedSet;
+const ABOUT: CommandGroup = CommandGroup::SortedSet;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("zcount", 4, zcount)
@@ -86,7 +86,7 @@ enum By {
 #[derive(Clone, Debug)]
 enum Stated {
     Places(i64, i64),
-    Part(Range),
+    Part(SortedSetRange),
 }
 
 fn score_bound(text: &[u8]) -> Result<Bound<f64>> {
@@ -107,26 +107,26 @@ fn member_bound(text: &[u8]) -> Result<(Bound<Vec<u8>>, Option<u8>)> {
     }
 }
 
-fn member_range(min: &[u8], max: &[u8]) -> Result<Range> {
+fn member_range(min: &[u8], max: &[u8]) -> Result<SortedSetRange> {
     let (min, low) = member_bound(min)?;
     let (max, high) = member_bound(max)?;
     // From behind all, or to before all, there is nothing.
     if low == Some(b'+') || high == Some(b'-') {
-        return Ok(Range::Places(1, 0));
+        return Ok(SortedSetRange::Places(1, 0));
     }
-    Ok(Range::Members(min, max))
+    Ok(SortedSetRange::Members(min, max))
 }
 
 fn stated(by: By, min: &[u8], max: &[u8]) -> Result<Stated> {
     Ok(match by {
         By::Place => Stated::Places(parse_integer(min)?, parse_integer(max)?),
-        By::Score => Stated::Part(Range::Scores(score_bound(min)?, score_bound(max)?)),
+        By::Score => Stated::Part(SortedSetRange::Scores(score_bound(min)?, score_bound(max)?)),
         By::Member => Stated::Part(member_range(min, max)?),
     })
 }
 
 /// The part of a set; places that are negative count from the end.
-fn part(set: &ScoredSet, stated: Stated) -> Range {
+fn part(set: &SortedSet, stated: Stated) -> SortedSetRange {
     let (from, to) = match stated {
         Stated::Part(range) => return range,
         Stated::Places(from, to) => (from, to),
@@ -137,8 +137,8 @@ fn part(set: &ScoredSet, stated: Stated) -> Range {
         false => number,
     };
     match (u64::try_from(place(from).max(0)), u64::try_from(place(to))) {
-        (Ok(from), Ok(to)) => Range::Places(from, to),
-        _ => Range::Places(1, 0),
+        (Ok(from), Ok(to)) => SortedSetRange::Places(from, to),
+        _ => SortedSetRange::Places(1, 0),
     }
 }
 
@@ -207,7 +207,11 @@ fn asked(args: Args<'_>, known: Option<(By, bool)>, stores: bool) -> Result<Aske
     })
 }
 
-fn find(execution: &mut Execution<'_>, set: &ScoredSet, asked: &Asked) -> Result<Vec<Scored>> {
+fn find(
+    execution: &mut Execution<'_>,
+    set: &SortedSet,
+    asked: &Asked,
+) -> Result<Vec<ScoredMember>> {
     let range = part(set, asked.stated.clone());
     let mut found = Vec::new();
     let mut skipped = 0;
@@ -227,9 +231,9 @@ fn find(execution: &mut Execution<'_>, set: &ScoredSet, asked: &Asked) -> Result
 
 fn range(execution: &mut Execution<'_>, known: Option<(By, bool)>) -> Result<()> {
     let asked = asked(execution.args.from(2), known, false)?;
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let count = match part(&set, asked.stated.clone()) {
-        Range::Places(from, to) => to.min(set.count()).saturating_sub(from),
+        SortedSetRange::Places(from, to) => to.min(set.count()).saturating_sub(from),
         // How many have such scores is not known before.
         _ => 0,
     };
@@ -265,7 +269,7 @@ fn zrevrangebylex(execution: &mut Execution<'_>) -> Result<()> {
 fn zrangestore(execution: &mut Execution<'_>) -> Result<()> {
     let to = execution.arg(1);
     let asked = asked(execution.args.from(3), None, true)?;
-    let set = ScoredSet::look_up(execution, execution.arg(2))?;
+    let set = SortedSet::look_up(execution, execution.arg(2))?;
     let found = find(execution, &set, &asked)?;
     store(execution, to, &found, "zrangestore")?;
     execution.reply.count(found.len());
@@ -279,27 +283,27 @@ fn zrangestore(execution: &mut Execution<'_>) -> Result<()> {
 pub(crate) fn store(
     execution: &mut Execution<'_>,
     to: &[u8],
-    members: &[Scored],
+    members: &[ScoredMember],
     name: &'static str,
 ) -> Result<()> {
     if members.is_empty() {
         if execution.remove(to)? {
-            execution.notify(Events::GENERIC, "del", to);
+            execution.notify(EventClasses::GENERIC, "del", to);
         }
         return Ok(());
     }
-    let mut set = ScoredSet::empty(execution.space());
+    let mut set = SortedSet::empty(execution.space());
     for (member, score) in members {
         set.set(execution.work, member, *score)?;
     }
     set.save(execution, to)?;
-    execution.notify(Events::SORTED_SET, name, to);
+    execution.notify(EventClasses::SORTED_SET, name, to);
     Ok(())
 }
 
 fn count(execution: &mut Execution<'_>, by: By) -> Result<()> {
     let stated = stated(by, execution.arg(2), execution.arg(3))?;
-    let set = ScoredSet::look_up(execution, execution.arg(1))?;
+    let set = SortedSet::look_up(execution, execution.arg(1))?;
     let range = part(&set, stated);
     let count = set.count_of(execution.work, &range)?;
     execution.reply.unsigned(count);
@@ -317,14 +321,14 @@ fn zlexcount(execution: &mut Execution<'_>) -> Result<()> {
 fn remove(execution: &mut Execution<'_>, by: By, name: &'static str) -> Result<()> {
     let key = execution.arg(1);
     let stated = stated(by, execution.arg(2), execution.arg(3))?;
-    let mut set = ScoredSet::open(execution, key)?;
+    let mut set = SortedSet::open(execution, key)?;
     let range = part(&set, stated);
     let found = set.part(execution.work, &range, false)?;
     for (member, _) in &found {
         set.remove(execution.work, member)?;
     }
     let saved = set.save(execution, key)?;
-    execution.tell(saved, Events::SORTED_SET, name, key);
+    execution.tell(saved, EventClasses::SORTED_SET, name, key);
     execution.reply.count(found.len());
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Sorted sets: what several of them have together. Sets stand for sorted sets with scores of 1.
+//! Sorted sets: unions, intersections and differences. Sets count as sorted sets with scores of 1.
 
 use std::collections::HashMap;
 
 use crate::args::float;
-use crate::command::{Command, DENYOOM, Group, READONLY, WRITE, command};
+use crate::command::{Command, CommandGroup, DENYOOM, READONLY, WRITE, command};
 use crate::commands::read_many;
 use crate::commands::set::{counted, limit};
 use crate::commands::zset::show;
@@ -11,11 +11,11 @@ use crate::commands::zset_ranges::store;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
 use crate::store::members::Members;
-use crate::store::meta::Kind;
-use crate::store::scored::{Range, Scored, ScoredSet, sort};
+use crate::store::meta::KeyType;
+use crate::store::scored::{ScoredMember, SortedSet, SortedSetRange, sort};
 use crate::store::work::Work;
 
-const ABOUT: Group = Group::SortedSet;
+const ABOUT: CommandGroup = CommandGroup::SortedSet;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("zdiff", -3, zdiff)
@@ -91,7 +91,7 @@ fn number(score: f64) -> f64 {
 #[derive(Debug)]
 enum Source {
     Plain(Members),
-    Scored(ScoredSet),
+    Scored(SortedSet),
 }
 
 impl Source {
@@ -99,10 +99,10 @@ impl Source {
         let space = execution.space();
         let found = execution.look_up(key)?;
         Ok(match &found {
-            Some(meta) if meta.head.kind == Kind::Set => {
-                Source::Plain(Members::of(space, found.as_ref(), Kind::Set)?)
+            Some(meta) if meta.head.kind == KeyType::Set => {
+                Source::Plain(Members::of(space, found.as_ref(), KeyType::Set)?)
             }
-            _ => Source::Scored(ScoredSet::of(space, found.as_ref())?),
+            _ => Source::Scored(SortedSet::of(space, found.as_ref())?),
         })
     }
 
@@ -120,13 +120,13 @@ impl Source {
         }
     }
 
-    fn all(&self, work: &mut Work) -> Result<Vec<Scored>> {
+    fn all(&self, work: &mut Work) -> Result<Vec<ScoredMember>> {
         match self {
             Source::Plain(set) => {
                 let all = set.all(work)?;
                 Ok(all.into_iter().map(|(member, _)| (member, 1.0)).collect())
             }
-            Source::Scored(set) => set.part(work, &Range::ALL, false),
+            Source::Scored(set) => set.part(work, &SortedSetRange::ALL, false),
         }
     }
 }
@@ -195,13 +195,13 @@ fn asked(execution: &mut Execution<'_>, at: usize, of: Of) -> Result<Asked> {
     })
 }
 
-fn combine(work: &mut Work, asked: Asked, of: Of, limit: usize) -> Result<Vec<Scored>> {
+fn combine(work: &mut Work, asked: Asked, of: Of, limit: usize) -> Result<Vec<ScoredMember>> {
     let Asked {
         mut sources,
         aggregate,
         ..
     } = asked;
-    let mut found: Vec<Scored> = Vec::new();
+    let mut found: Vec<ScoredMember> = Vec::new();
     if of == Of::Any {
         let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
         for (source, weight) in &sources {

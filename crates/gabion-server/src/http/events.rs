@@ -1,4 +1,4 @@
-//! `/events`: what the dashboard shows, as server-sent events.
+//! `/events`: the dashboard's data, as server-sent events.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use std::convert::Infallible;
 
-use super::{Http, Phase};
+use super::{Http, ServerPhase};
 
 /// How long a browser waits before it comes again, in milliseconds.
 const RETRY: &str = "retry: 2000\n\n";
@@ -17,7 +17,7 @@ const RETRY: &str = "retry: 2000\n\n";
 /// Sends what the sampler has taken, until the server ends or who follows goes.
 pub(super) async fn follow(State(http): State<Arc<Http>>) -> Response {
     let Ok(place) = Arc::clone(&http.followers).try_acquire_owned() else {
-        let sentence = "too many dashboards are open\n";
+        let sentence = "too many dashboards are open; close one\n";
         return (StatusCode::SERVICE_UNAVAILABLE, sentence).into_response();
     };
     let mut samples = http.sampler.follow();
@@ -33,7 +33,7 @@ pub(super) async fn follow(State(http): State<Arc<Http>>) -> Response {
             loop {
                 tokio::select! {
                     changed = samples.changed() => changed.ok()?,
-                    _ = phase.wait_for(|phase| *phase == Phase::Closed) => return None,
+                    _ = phase.wait_for(|phase| *phase == ServerPhase::Closed) => return None,
                 }
                 let sample = samples.borrow_and_update().clone();
                 if !sample.is_empty() {

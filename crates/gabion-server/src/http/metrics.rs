@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use gabion::{KeyspaceStats, Stats};
 
 use super::Http;
-use super::text::Kind::{Counter, Gauge, Histogram, Summary};
-use super::text::Text;
+use super::text::MetricType::{Counter, Gauge, Histogram, Summary};
+use super::text::MetricsText;
 use crate::commands::info::REDIS_VERSION;
-use crate::pubsub::Topic;
+use crate::pubsub::SubscriptionKind;
 use crate::server::{Server, counted};
 use crate::table;
 
@@ -30,10 +30,10 @@ pub(super) async fn answer(State(http): State<Arc<Http>>) -> Response {
 }
 
 fn write(http: &Http) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     let reason = http.why_not_ready();
     let Some(server) = http.server.get() else {
-        text.one("redis_up", Gauge, "Whether clients are served.", 0);
+        text.one("redis_up", Gauge, "Whether the server accepts clients.", 0);
         text.one(
             "redis_loading_dump_file",
             Gauge,
@@ -43,7 +43,7 @@ fn write(http: &Http) -> String {
         return text.finish();
     };
     let stats = server.store.db.stats();
-    text.one("redis_up", Gauge, "Whether clients are served.", 1);
+    text.one("redis_up", Gauge, "Whether the server accepts clients.", 1);
     text.one(
         "redis_loading_dump_file",
         Gauge,
@@ -53,7 +53,7 @@ fn write(http: &Http) -> String {
     text.one(
         "gabion_ready",
         Gauge,
-        "Whether clients should come, as /readyz says.",
+        "Whether the server is ready for clients, as /readyz reports.",
         u8::from(reason.is_none()),
     );
     about_server(&mut text, server);
@@ -75,29 +75,37 @@ fn seconds(nanos: u64) -> f64 {
 }
 
 /// Families of one number each.
-fn ones(text: &mut Text, kind: super::text::Kind, families: &[(&'static str, &str, u64)]) {
+fn ones(
+    text: &mut MetricsText,
+    kind: super::text::MetricType,
+    families: &[(&'static str, &str, u64)],
+) {
     for (name, help, value) in families {
         text.one(name, kind, help, value);
     }
 }
 
-fn about_server(text: &mut Text, server: &Server) {
+fn about_server(text: &mut MetricsText, server: &Server) {
     let port = server.port.to_string();
     let process = std::process::id().to_string();
-    text.family("redis_instance_info", Gauge, "What the server is.")
-        .sample(
-            &[
-                ("role", "master"),
-                ("redis_version", REDIS_VERSION),
-                ("redis_mode", "standalone"),
-                ("os", std::env::consts::OS),
-                ("tcp_port", &port),
-                ("run_id", &server.run_id),
-                ("process_id", &process),
-                ("gabion_version", env!("CARGO_PKG_VERSION")),
-            ],
-            1,
-        );
+    text.family(
+        "redis_instance_info",
+        Gauge,
+        "Version and identity of the server.",
+    )
+    .sample(
+        &[
+            ("role", "master"),
+            ("redis_version", REDIS_VERSION),
+            ("redis_mode", "standalone"),
+            ("os", std::env::consts::OS),
+            ("tcp_port", &port),
+            ("run_id", &server.run_id),
+            ("process_id", &process),
+            ("gabion_version", env!("CARGO_PKG_VERSION")),
+        ],
+        1,
+    );
     let saves = &server.saves;
     ones(
         text,
@@ -105,34 +113,34 @@ fn about_server(text: &mut Text, server: &Server) {
         &[
             (
                 "redis_uptime_in_seconds",
-                "Time since the start.",
+                "Seconds since the server started.",
                 server.started.elapsed().as_secs(),
             ),
             (
                 "redis_rdb_changes_since_last_save",
-                "Changes since the last SAVE or BGSAVE that succeeded.",
+                "Changes since the last successful SAVE or BGSAVE.",
                 saves.changes_since(&server.counts),
             ),
             (
                 "redis_rdb_last_save_timestamp_seconds",
-                "When that began.",
+                "When the last successful SAVE or BGSAVE began, in seconds since 1970.",
                 saves.last(),
             ),
             (
                 "redis_rdb_bgsave_in_progress",
-                "Whether one runs.",
+                "Whether a BGSAVE is running.",
                 saves.is_running().into(),
             ),
             (
                 "redis_aof_enabled",
-                "Whether writes are logged, which they always are.",
+                "Whether writes are logged; always 1.",
                 1,
             ),
         ],
     );
 }
 
-fn about_clients(text: &mut Text, server: &Server) {
+fn about_clients(text: &mut MetricsText, server: &Server) {
     let counts = &server.counts;
     ones(
         text,
@@ -140,33 +148,33 @@ fn about_clients(text: &mut Text, server: &Server) {
         &[
             (
                 "redis_connected_clients",
-                "Clients.",
+                "Connected clients.",
                 server.clients.count() as u64,
             ),
             (
                 "redis_blocked_clients",
-                "Clients whose command waits for a key.",
+                "Clients blocked in a command that waits for a key.",
                 server.blocking.count() as u64,
             ),
             (
                 "redis_tracking_clients",
-                "Clients that track keys.",
+                "Clients with key tracking turned on.",
                 server.tracking.sizes().followers as u64,
             ),
             (
                 "redis_max_clients",
-                "The most clients.",
+                "Limit of connected clients.",
                 server.settings.clients_max(),
             ),
             (
                 "redis_pubsub_channels",
-                "Channels with listeners.",
-                server.pubsub.count_names(Topic::Channel) as u64,
+                "Channels with subscribers.",
+                server.pubsub.count_names(SubscriptionKind::Channel) as u64,
             ),
             (
                 "redis_pubsub_patterns",
-                "Patterns with listeners.",
-                server.pubsub.count_names(Topic::Pattern) as u64,
+                "Patterns with subscribers.",
+                server.pubsub.count_names(SubscriptionKind::Pattern) as u64,
             ),
         ],
     );
@@ -176,29 +184,29 @@ fn about_clients(text: &mut Text, server: &Server) {
         &[
             (
                 "redis_connections_received_total",
-                "Clients that have come.",
+                "Connections accepted since the start.",
                 server.clients.count_ever(),
             ),
             (
                 "redis_rejected_connections_total",
-                "Clients that were refused.",
+                "Connections refused since the start.",
                 counted(&counts.refused),
             ),
             (
                 "redis_net_input_bytes_total",
-                "Bytes of requests.",
+                "Bytes received from clients.",
                 counted(&counts.bytes_in),
             ),
             (
                 "redis_net_output_bytes_total",
-                "Bytes of replies.",
+                "Bytes sent to clients.",
                 counted(&counts.bytes_out),
             ),
         ],
     );
 }
 
-fn about_memory(text: &mut Text, server: &Server, stats: &Stats) {
+fn about_memory(text: &mut MetricsText, server: &Server, stats: &Stats) {
     let memory = &stats.memory;
     let (lua_bytes, scripts) = server.scripts.sizes();
     ones(
@@ -207,22 +215,22 @@ fn about_memory(text: &mut Text, server: &Server, stats: &Stats) {
         &[
             (
                 "redis_memory_used_bytes",
-                "Memory that counts towards the ceiling.",
+                "Bytes of memory that count towards the store's limit.",
                 memory.bytes,
             ),
             (
                 "redis_memory_max_bytes",
-                "The ceiling of the store's memory.",
+                "Limit of the store's memory in bytes.",
                 memory.bytes_max,
             ),
             (
                 "redis_memory_used_lua_bytes",
-                "Memory of scripts.",
+                "Bytes of memory that scripts use.",
                 lua_bytes as u64,
             ),
             (
                 "redis_number_of_cached_scripts",
-                "Scripts that EVALSHA knows.",
+                "Scripts cached for EVALSHA.",
                 scripts as u64,
             ),
         ],
@@ -231,14 +239,14 @@ fn about_memory(text: &mut Text, server: &Server, stats: &Stats) {
         text.one(
             "redis_memory_used_rss_bytes",
             Gauge,
-            "Memory of the process, as the system counts it.",
+            "Resident memory of the process in bytes, as the system counts it.",
             bytes,
         );
     }
     text.family(
         "gabion_memory_bytes",
         Gauge,
-        "Memory of the store, by who has it.",
+        "Bytes of the store's memory, by use.",
     );
     for (part, bytes) in [
         ("tables", memory.tables),
@@ -255,12 +263,12 @@ fn about_memory(text: &mut Text, server: &Server, stats: &Stats) {
         &[
             (
                 "gabion_memtables_max_bytes",
-                "What MemTables may use now.",
+                "Bytes that MemTables may use at present.",
                 memory.memtables_max,
             ),
             (
                 "gabion_cache_max_bytes",
-                "What the block cache may use now.",
+                "Bytes that the block cache may use at present.",
                 cache.bytes_max,
             ),
         ],
@@ -291,7 +299,7 @@ fn resident_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-fn about_keys(text: &mut Text, server: &Server) {
+fn about_keys(text: &mut MetricsText, server: &Server) {
     let store = &server.store;
     let sizes: Vec<_> = (0..store.databases())
         .map(|database| {
@@ -306,7 +314,7 @@ fn about_keys(text: &mut Text, server: &Server) {
     for (name, size) in &sizes {
         text.sample(&[("db", name)], size.keys);
     }
-    text.family("redis_db_keys_expiring", Gauge, "Keys that expire.");
+    text.family("redis_db_keys_expiring", Gauge, "Keys with an expiry.");
     for (name, size) in &sizes {
         text.sample(&[("db", name)], size.expiring);
     }
@@ -317,44 +325,40 @@ fn about_keys(text: &mut Text, server: &Server) {
         &[
             (
                 "redis_keyspace_hits_total",
-                "Keys that were looked for and found.",
+                "Lookups that found the key.",
                 counted(&counts.hits),
             ),
             (
                 "redis_keyspace_misses_total",
-                "Keys that were looked for and not found.",
+                "Lookups that did not find the key.",
                 counted(&counts.misses),
             ),
             (
                 "redis_expired_keys_total",
-                "Keys that have expired.",
+                "Keys removed because they expired.",
                 counted(&counts.expired),
             ),
-            (
-                "redis_evicted_keys_total",
-                "Keys that were evicted: none.",
-                0,
-            ),
+            ("redis_evicted_keys_total", "Keys evicted; always 0.", 0),
         ],
     );
 }
 
-fn about_commands(text: &mut Text, server: &Server) {
+fn about_commands(text: &mut MetricsText, server: &Server) {
     text.one(
         "redis_commands_processed_total",
         Counter,
-        "Commands that ran.",
+        "Commands executed.",
         counted(&server.counts.commands),
     );
     let called: Vec<_> = server.calls.called(table::commands().names()).collect();
-    text.family("redis_commands_total", Counter, "Calls by command.");
+    text.family("redis_commands_total", Counter, "Calls, by command.");
     for (_, called) in &called {
         text.sample(&[("cmd", called.name)], called.calls);
     }
     text.family(
         "redis_commands_duration_seconds_total",
         Counter,
-        "Time of calls by command.",
+        "Seconds spent in calls, by command.",
     );
     for (_, called) in &called {
         text.sample(&[("cmd", called.name)], seconds(called.nanos));
@@ -362,7 +366,7 @@ fn about_commands(text: &mut Text, server: &Server) {
     text.family(
         "redis_commands_rejected_calls_total",
         Counter,
-        "Calls by command that were refused before they ran.",
+        "Calls rejected before execution, by command.",
     );
     for (_, called) in &called {
         text.sample(&[("cmd", called.name)], called.rejected);
@@ -370,18 +374,22 @@ fn about_commands(text: &mut Text, server: &Server) {
     text.family(
         "redis_commands_failed_calls_total",
         Counter,
-        "Calls by command that failed.",
+        "Calls that failed during execution, by command.",
     );
     for (_, called) in &called {
         text.sample(&[("cmd", called.name)], called.failed);
     }
-    text.family("redis_errors_total", Counter, "Errors by their first word.");
+    text.family(
+        "redis_errors_total",
+        Counter,
+        "Error replies, by the first word of the error.",
+    );
     for (kind, times) in server.calls.errors() {
         text.sample(&[("err", &kind)], times);
     }
 }
 
-fn about_latency(text: &mut Text, server: &Server) {
+fn about_latency(text: &mut MetricsText, server: &Server) {
     let called = server.calls.called(table::commands().names());
     let counts: Vec<_> = called
         .filter_map(|(number, called)| Some((called, server.calls.counts_of(number)?)))
@@ -390,7 +398,7 @@ fn about_latency(text: &mut Text, server: &Server) {
     text.family(
         "redis_commands_latencies_usec",
         Histogram,
-        "Microseconds of calls by command.",
+        "Duration of calls in microseconds, by command.",
     );
     for (called, counts) in &counts {
         for (nanos, below) in counts.by_powers_of_two() {
@@ -405,7 +413,7 @@ fn about_latency(text: &mut Text, server: &Server) {
     text.family(
         "redis_latency_percentiles_usec",
         Summary,
-        "Microseconds that a part of the calls did not exceed, by command.",
+        "Percentiles of the duration of calls in microseconds, by command.",
     );
     for (called, counts) in &counts {
         for (quantile, percent) in [("0.5", 50.0), ("0.99", 99.0), ("0.999", 99.9)] {
@@ -419,7 +427,7 @@ fn about_latency(text: &mut Text, server: &Server) {
     text.family(
         "redis_latency_spike_last",
         Gauge,
-        "When an event last took latency-monitor-threshold or longer.",
+        "When an event last took latency-monitor-threshold or longer, in seconds since 1970.",
     );
     for (name, kind) in &kinds {
         let last = kind.samples.back().map_or(0, |last| last.at);
@@ -428,7 +436,7 @@ fn about_latency(text: &mut Text, server: &Server) {
     text.family(
         "redis_latency_spike_duration_seconds",
         Gauge,
-        "How long that event took.",
+        "Duration of the last event that took latency-monitor-threshold or longer.",
     );
     for (name, kind) in &kinds {
         let last = kind.samples.back().map_or(0, |last| last.ms);
@@ -442,12 +450,12 @@ fn about_latency(text: &mut Text, server: &Server) {
         &[
             (
                 "redis_slowlog_length",
-                "Slow commands that SLOWLOG has.",
+                "Entries in SLOWLOG.",
                 server.monitor.slow_count() as u64,
             ),
             (
                 "redis_slowlog_last_id",
-                "The number of the last one.",
+                "Id of the last entry in SLOWLOG.",
                 last_id,
             ),
         ],
@@ -455,24 +463,24 @@ fn about_latency(text: &mut Text, server: &Server) {
     text.one(
         "redis_last_slow_execution_duration_seconds",
         Gauge,
-        "How long that took.",
+        "Duration of the last command in SLOWLOG.",
         seconds(slow.first().map_or(0, |slow| slow.micros * 1000)),
     );
 }
 
-fn about_writes(text: &mut Text, stats: &Stats) {
+fn about_writes(text: &mut MetricsText, stats: &Stats) {
     ones(
         text,
         Counter,
         &[
             (
                 "gabion_user_bytes_total",
-                "Bytes of keys and values that were written into the store.",
+                "Bytes of keys and values written to the store.",
                 stats.user_bytes,
             ),
             (
                 "gabion_writes_total",
-                "Writes, a batch being one.",
+                "Writes to the store; a batch counts as one.",
                 stats.writes,
             ),
             (
@@ -503,43 +511,43 @@ fn about_writes(text: &mut Text, stats: &Stats) {
     text.one(
         "gabion_write_amplification",
         Gauge,
-        "Bytes written without the log for each byte of the user.",
+        "Write amplification: bytes written, without the log, per byte of keys and values.",
         stats.write_amplification_without_log,
     );
     text.one(
         "gabion_write_amplification_with_log",
         Gauge,
-        "The same with the log.",
+        "Write amplification with the log: bytes written per byte of keys and values.",
         stats.write_amplification_with_log,
     );
     if let Some(bound) = stats.write_amplification_bound {
         text.one(
             "gabion_write_amplification_bound",
             Gauge,
-            "What the amplification without the log is at most while the store is filled.",
+            "Upper bound of the write amplification, without the log, while the store is filled.",
             bound,
         );
     }
     text.one(
         "gabion_stalls_total",
         Counter,
-        "How often a writer was stopped.",
+        "Times that a writer was stopped.",
         stats.stalls,
     );
     for (name, help, nanos) in [
         (
             "gabion_stall_seconds_total",
-            "Time that writers were stopped.",
+            "Seconds that writers were stopped.",
             stats.stall_ns,
         ),
         (
             "gabion_slowdown_seconds_total",
-            "Time that writers were slowed down or stopped.",
+            "Seconds that writers were slowed down or stopped.",
             stats.slowdown_ns,
         ),
         (
             "gabion_background_wait_seconds_total",
-            "Time that jobs waited for the limit on background writes.",
+            "Seconds that background jobs waited for the limit on background writes.",
             stats.background_wait_ns,
         ),
     ] {
@@ -548,12 +556,12 @@ fn about_writes(text: &mut Text, stats: &Stats) {
     text.one(
         "gabion_slowdown_max_seconds",
         Gauge,
-        "The longest time that a write was held back.",
+        "Longest delay of a single write.",
         seconds(stats.slowdown_ns_max),
     );
 }
 
-fn about_space(text: &mut Text, stats: &Stats) {
+fn about_space(text: &mut MetricsText, stats: &Stats) {
     ones(
         text,
         Gauge,
@@ -566,7 +574,7 @@ fn about_space(text: &mut Text, stats: &Stats) {
             ("gabion_table_bytes", "Bytes of tables.", stats.table_bytes),
             (
                 "gabion_live_bytes",
-                "Bytes of tables that readers of now can see, estimated.",
+                "Estimated bytes of tables that current readers can see.",
                 stats.live_bytes,
             ),
             (
@@ -586,7 +594,7 @@ fn about_space(text: &mut Text, stats: &Stats) {
             ),
             (
                 "gabion_snapshots",
-                "Snapshots, transactions and iterators that are open.",
+                "Open snapshots, transactions and iterators.",
                 stats.snapshots,
             ),
         ],
@@ -594,14 +602,14 @@ fn about_space(text: &mut Text, stats: &Stats) {
     text.one(
         "gabion_space_amplification",
         Gauge,
-        "Bytes of tables for each that is live.",
+        "Space amplification: bytes of tables per live byte.",
         stats.space_amplification,
     );
     let garbage = &stats.garbage;
     text.family(
         "gabion_garbage_bytes",
         Gauge,
-        "Bytes of tables that nobody sees, by kind, estimated.",
+        "Estimated bytes of tables that no reader can see, by kind.",
     );
     for (kind, bytes) in [
         ("old_versions", garbage.old_version_bytes),
@@ -613,14 +621,14 @@ fn about_space(text: &mut Text, stats: &Stats) {
     }
 }
 
-fn about_jobs(text: &mut Text, stats: &Stats) {
+fn about_jobs(text: &mut MetricsText, stats: &Stats) {
     ones(
         text,
         Counter,
         &[
             (
                 "gabion_flushes_total",
-                "MemTables that became tables.",
+                "MemTables flushed to tables.",
                 stats.flushes,
             ),
             (
@@ -628,22 +636,14 @@ fn about_jobs(text: &mut Text, stats: &Stats) {
                 "Compactions.",
                 stats.compactions,
             ),
-            (
-                "gabion_splits_total",
-                "Buckets that were split.",
-                stats.splits,
-            ),
-            (
-                "gabion_joins_total",
-                "Buckets that were joined with a neighbour.",
-                stats.joins,
-            ),
+            ("gabion_splits_total", "Bucket splits.", stats.splits),
+            ("gabion_joins_total", "Bucket joins.", stats.joins),
         ],
     );
 }
 
-fn about_levels(text: &mut Text, keyspaces: &[KeyspaceStats]) {
-    text.family("gabion_buckets", Gauge, "Buckets by keyspace.");
+fn about_levels(text: &mut MetricsText, keyspaces: &[KeyspaceStats]) {
+    text.family("gabion_buckets", Gauge, "Buckets, by keyspace.");
     for keyspace in keyspaces {
         text.sample(&[("keyspace", &keyspace.name)], keyspace.buckets.len());
     }
@@ -665,12 +665,12 @@ fn about_levels(text: &mut Text, keyspaces: &[KeyspaceStats]) {
     };
     each(
         "gabion_level_bytes",
-        "Bytes of tables by keyspace and level.",
+        "Bytes of tables, by keyspace and level.",
         |sublevels| sublevels.iter().sum(),
     );
     each(
         "gabion_level_runs",
-        "Runs by keyspace and level, of all buckets.",
+        "Runs of all buckets, by keyspace and level.",
         |sublevels| sublevels.len() as u64,
     );
 }

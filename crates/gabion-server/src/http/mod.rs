@@ -1,4 +1,4 @@
-//! What is asked about the server by HTTP: metrics, health, and a dashboard.
+//! The HTTP interface: metrics, health, and a dashboard.
 //!
 //! | path | what it answers |
 //! |---|---|
@@ -50,7 +50,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::config::HttpConfig;
 use crate::server::Server;
 
-pub(crate) use readiness::Phase;
+pub(crate) use readiness::ServerPhase;
 use sampler::Sampler;
 
 /// The largest head of a request, in bytes, and its most headers.
@@ -71,12 +71,12 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
                            'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; \
                            form-action 'none'; frame-ancestors 'none'";
 
-/// What the answers come from.
+/// The state from which HTTP requests are answered.
 #[derive(Debug)]
 pub(crate) struct Http {
     config: HttpConfig,
     is_loopback: bool,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ServerPhase>,
     /// Once the store is open.
     server: OnceLock<Arc<Server>>,
     sampler: Sampler,
@@ -94,7 +94,7 @@ impl Http {
         let places = config.connections_max.max(1);
         let http = Arc::new(Http {
             is_loopback,
-            phase: watch::Sender::new(Phase::Loading),
+            phase: watch::Sender::new(ServerPhase::Loading),
             server: OnceLock::new(),
             sampler: Sampler::default(),
             places: Arc::new(Semaphore::new(places)),
@@ -111,17 +111,17 @@ impl Http {
     pub(crate) fn serve(&self, server: &Arc<Server>) {
         // It is set once.
         let _ = self.server.set(Arc::clone(server));
-        self.phase.send_replace(Phase::Serving);
+        self.phase.send_replace(ServerPhase::Serving);
     }
 
     /// The server ends.
     pub(crate) fn drain(&self) {
-        self.phase.send_replace(Phase::Draining);
+        self.phase.send_replace(ServerPhase::Draining);
     }
 
     /// Lets answers that have begun go out, for a time, and ends.
     pub(crate) async fn close(&self, time: Duration) {
-        self.phase.send_replace(Phase::Closed);
+        self.phase.send_replace(ServerPhase::Closed);
         let places = u32::try_from(self.config.connections_max.max(1)).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(time, self.places.acquire_many(places)).await;
     }
@@ -132,7 +132,7 @@ impl Http {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                _ = phase.wait_for(|phase| *phase == Phase::Closed) => return,
+                _ = phase.wait_for(|phase| *phase == ServerPhase::Closed) => return,
             };
             let Ok((stream, _)) = accepted else {
                 // No files are left, or who asked has gone: others may come.
@@ -171,7 +171,7 @@ impl Http {
             tokio::select! {
                 // Who asks in a wrong way, or goes, is no failure of the server.
                 _ = connection.as_mut() => return,
-                _ = phase.wait_for(|phase| *phase == Phase::Closed), if !is_closing => {
+                _ = phase.wait_for(|phase| *phase == ServerPhase::Closed), if !is_closing => {
                     is_closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
@@ -209,7 +209,7 @@ fn router(http: &Arc<Http>) -> Router {
         .route("/healthz", get(health))
         .route("/metrics", get(metrics::answer))
         .route("/readyz", get(readiness::answer))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there is nothing here; try /\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "there is no such page; try /\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(http), guard))
         .with_state(Arc::clone(http))
 }
@@ -226,7 +226,7 @@ async fn guard(
         true => next.run(request).await,
         false => (
             StatusCode::MISDIRECTED_REQUEST,
-            "this address answers by its number or as localhost\n",
+            "this server answers only to its IP address or localhost; use one of them\n",
         )
             .into_response(),
     };

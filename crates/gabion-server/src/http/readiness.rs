@@ -1,4 +1,4 @@
-//! `/readyz`: whether clients may come.
+//! `/readyz`: whether the server is ready for clients.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use super::Http;
 use crate::server::Server;
 
-/// How far a server is.
+/// The phase of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ServerPhase {
     /// The store is being opened.
     Loading,
     /// Clients may come.
@@ -29,11 +29,11 @@ impl Http {
         let phase = *self.phase.borrow();
         let server = self.server.get();
         match (phase, server) {
-            (Phase::Loading, _) | (_, None) => {
+            (ServerPhase::Loading, _) | (_, None) => {
                 Some("loading: the store is being opened".to_owned())
             }
-            (Phase::Serving, Some(server)) if !server.is_stopping() => refusal(server),
-            _ => Some("draining: the server ends".to_owned()),
+            (ServerPhase::Serving, Some(server)) if !server.is_stopping() => refusal(server),
+            _ => Some("draining: the server is shutting down".to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the dashboard shows, taken once a second while anybody looks.
+//! Samples of statistics for the dashboard, taken once a second while somebody watches.
 //!
 //! All who look share one sample, as the store's figures are a look at each of its tables. A
 //! sample has totals, of which the page makes rates; percentiles are those of the calls of the
@@ -12,9 +12,9 @@ use gabion::{BucketStats, KeyspaceStats, Stats};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Http, Phase};
+use super::{Http, ServerPhase};
 use crate::clients::now_ms;
-use crate::histogram::Counts;
+use crate::histogram::HistogramSnapshot;
 use crate::server::{Server, counted};
 use crate::table;
 
@@ -47,7 +47,7 @@ impl Sampler {
 }
 
 /// The counts of each command that was called, at the last moments.
-type History = VecDeque<BTreeMap<usize, Counts>>;
+type History = VecDeque<BTreeMap<usize, HistogramSnapshot>>;
 
 /// Takes samples while anybody looks, until the server ends.
 pub(super) async fn run(http: Arc<Http>) {
@@ -60,7 +60,7 @@ pub(super) async fn run(http: Arc<Http>) {
             _ = ticks.tick() => {}
             _ = phase.changed() => {}
         }
-        if *phase.borrow_and_update() == Phase::Closed {
+        if *phase.borrow_and_update() == ServerPhase::Closed {
             return;
         }
         if http.sampler.0.receiver_count() == 0 {

@@ -2,9 +2,9 @@
 
 use std::fmt::{Display, Write};
 
-/// What kind of number a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum MetricType {
     /// It only grows, or begins anew.
     Counter,
     /// It goes up and down.
@@ -15,21 +15,26 @@ pub(super) enum Kind {
     Summary,
 }
 
-/// Metrics as text. A family begins with [`Text::family`], and its samples follow.
+/// Metrics as text. A family begins with [`MetricsText::family`], and its samples follow.
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub(super) struct MetricsText {
     text: String,
     family: &'static str,
 }
 
-impl Text {
+impl MetricsText {
     /// Begins a family, which no other has the name of.
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> &mut Text {
+    pub(super) fn family(
+        &mut self,
+        name: &'static str,
+        kind: MetricType,
+        help: &str,
+    ) -> &mut MetricsText {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Summary => "summary",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
+            MetricType::Summary => "summary",
         };
         self.family = name;
         // Writing to a string does not fail.
@@ -38,7 +43,11 @@ impl Text {
     }
 
     /// A sample of the family, with labels.
-    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Text {
+    pub(super) fn sample(
+        &mut self,
+        labels: &[(&str, &str)],
+        value: impl Display,
+    ) -> &mut MetricsText {
         self.part("", labels, value)
     }
 
@@ -48,7 +57,7 @@ impl Text {
         ending: &str,
         labels: &[(&str, &str)],
         value: impl Display,
-    ) -> &mut Text {
+    ) -> &mut MetricsText {
         let _ = write!(self.text, "{}{ending}", self.family);
         for (index, (name, label)) in labels.iter().enumerate() {
             let before = if index == 0 { '{' } else { ',' };
@@ -62,7 +71,13 @@ impl Text {
     }
 
     /// A family of one number.
-    pub(super) fn one(&mut self, name: &'static str, kind: Kind, help: &str, value: impl Display) {
+    pub(super) fn one(
+        &mut self,
+        name: &'static str,
+        kind: MetricType,
+        help: &str,
+        value: impl Display,
+    ) {
         self.family(name, kind, help).sample(&[], value);
     }
 
@@ -91,8 +106,8 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        let mut text = Text::default();
-        text.family("a_total", Kind::Counter, "How many.")
+        let mut text = MetricsText::default();
+        text.family("a_total", MetricType::Counter, "How many.")
             .sample(&[("name", "x\"\\\ny"), ("other", "z")], 1)
             .part("_sum", &[], 0.5);
         let expected = "# HELP a_total How many.\n# TYPE a_total counter\n\

@@ -15,7 +15,7 @@
 
 use memchr::memchr as find;
 
-use crate::args::{Args, Span};
+use crate::args::{ArgSpan, Args};
 
 /// The longest line that states a number, and the longest line of words.
 const INLINE_BYTES_MAX: usize = 64 << 10;
@@ -27,28 +27,28 @@ const ARGUMENTS_MAX: i64 = 1024 * 1024 * 1024;
 const UNKNOWN_ARGUMENTS_MAX: i64 = 10;
 const UNKNOWN_BYTES_MAX: i64 = 16 << 10;
 
-/// What a request may be.
+/// Limits of requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct RequestLimits {
     /// The longest argument, in bytes.
     pub(crate) bulk_bytes_max: usize,
     /// Whether the client still has to say its password.
     pub(crate) is_unknown: bool,
 }
 
-/// What the bytes so far are.
+/// The result of parsing the bytes received so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A request of so many bytes; [`Parser::args`] has its arguments. Those of an empty line are
-    /// none.
+    /// A request of so many bytes; [`RequestParser::args`] has its arguments. Those of an empty
+    /// line are none.
     Request(usize),
     /// The beginning of one, of which at least so many more bytes are to come.
     Incomplete(usize),
 }
 
-/// Bytes that are no request. The connection says so and ends.
+/// Bytes that are not a request. The connection replies with the error and ends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
+pub(crate) enum ProtocolError {
     /// The number of arguments is none, or too large.
     #[error("Protocol error: invalid multibulk length")]
     Count,
@@ -78,27 +78,31 @@ pub(crate) enum Malformed {
     UnknownLength,
 }
 
-/// What has been found of the request that is coming.
+/// The state of parsing a request.
 #[derive(Debug, Default)]
-pub(crate) struct Parser {
+pub(crate) struct RequestParser {
     /// Bytes that have been looked at (I1).
     at: usize,
     /// Arguments that are still to come; `None` before their number has.
     left: Option<usize>,
     /// The length of the argument that is coming.
     length: Option<usize>,
-    spans: Vec<Span>,
+    spans: Vec<ArgSpan>,
     /// The words of a line without their quotes, if the request is one.
     words: Vec<u8>,
     is_line: bool,
 }
 
-impl Parser {
+impl RequestParser {
     /// Looks on. `bytes` begin where the request does.
     ///
     /// # Errors
     /// What makes the bytes no request. Then the parser is of no use any more.
-    pub(crate) fn parse(&mut self, bytes: &[u8], limits: Limits) -> Result<Parsed, Malformed> {
+    pub(crate) fn parse(
+        &mut self,
+        bytes: &[u8],
+        limits: RequestLimits,
+    ) -> Result<Parsed, ProtocolError> {
         match bytes.first() {
             None => Ok(Parsed::Incomplete(1)),
             Some(b'*') => self.multibulk(bytes, limits),
@@ -106,7 +110,7 @@ impl Parser {
         }
     }
 
-    /// The arguments of the request that [`Parser::parse`] has found in `bytes`.
+    /// The arguments of the request that [`RequestParser::parse`] has found in `bytes`.
     pub(crate) fn args<'a>(&'a self, bytes: &'a [u8]) -> Args<'a> {
         let bytes = if self.is_line { &self.words } else { bytes };
         Args::new(bytes, &self.spans)
@@ -128,17 +132,17 @@ impl Parser {
         }
     }
 
-    fn multibulk(&mut self, bytes: &[u8], limits: Limits) -> Result<Parsed, Malformed> {
+    fn multibulk(&mut self, bytes: &[u8], limits: RequestLimits) -> Result<Parsed, ProtocolError> {
         if self.left.is_none() {
-            let Some(text) = self.number_line(bytes, Malformed::LongCount)? else {
+            let Some(text) = self.number_line(bytes, ProtocolError::LongCount)? else {
                 return Ok(Parsed::Incomplete(1));
             };
-            let count = number(text).ok_or(Malformed::Count)?;
+            let count = number(text).ok_or(ProtocolError::Count)?;
             if count > ARGUMENTS_MAX {
-                return Err(Malformed::Count);
+                return Err(ProtocolError::Count);
             }
             if limits.is_unknown && count > UNKNOWN_ARGUMENTS_MAX {
-                return Err(Malformed::UnknownCount);
+                return Err(ProtocolError::UnknownCount);
             }
             self.left = Some(usize::try_from(count).unwrap_or(0));
         }
@@ -155,25 +159,25 @@ impl Parser {
     }
 
     /// Looks for one argument; false if it has not come as a whole.
-    fn bulk(&mut self, bytes: &[u8], limits: Limits) -> Result<bool, Malformed> {
+    fn bulk(&mut self, bytes: &[u8], limits: RequestLimits) -> Result<bool, ProtocolError> {
         let length = match self.length {
             Some(length) => length,
             None => {
                 match bytes.get(self.at) {
                     None => return Ok(false),
                     Some(b'$') => {}
-                    Some(other) => return Err(Malformed::NoDollar(*other)),
+                    Some(other) => return Err(ProtocolError::NoDollar(*other)),
                 }
-                let Some(text) = self.number_line(bytes, Malformed::LongLength)? else {
+                let Some(text) = self.number_line(bytes, ProtocolError::LongLength)? else {
                     return Ok(false);
                 };
-                let stated = number(text).ok_or(Malformed::Length)?;
-                let length = usize::try_from(stated).map_err(|_| Malformed::Length)?;
+                let stated = number(text).ok_or(ProtocolError::Length)?;
+                let length = usize::try_from(stated).map_err(|_| ProtocolError::Length)?;
                 if length > limits.bulk_bytes_max {
-                    return Err(Malformed::Length);
+                    return Err(ProtocolError::Length);
                 }
                 if limits.is_unknown && stated > UNKNOWN_BYTES_MAX {
-                    return Err(Malformed::UnknownLength);
+                    return Err(ProtocolError::UnknownLength);
                 }
                 self.length = Some(length);
                 length
@@ -194,8 +198,8 @@ impl Parser {
     fn number_line<'b>(
         &mut self,
         bytes: &'b [u8],
-        too_long: Malformed,
-    ) -> Result<Option<&'b [u8]>, Malformed> {
+        too_long: ProtocolError,
+    ) -> Result<Option<&'b [u8]>, ProtocolError> {
         let rest = bytes.get(self.at..).unwrap_or_default();
         let Some(end) = find(b'\r', rest).filter(|end| end + 1 < rest.len()) else {
             return match rest.len() > INLINE_BYTES_MAX {
@@ -207,12 +211,12 @@ impl Parser {
         Ok(Some(rest.get(1..end).unwrap_or_default()))
     }
 
-    fn line(&mut self, bytes: &[u8]) -> Result<Parsed, Malformed> {
+    fn line(&mut self, bytes: &[u8]) -> Result<Parsed, ProtocolError> {
         let seen = self.at.min(bytes.len());
         let Some(end) = find(b'\n', &bytes[seen..]).map(|end| seen + end) else {
             self.at = bytes.len();
             return match bytes.len() > INLINE_BYTES_MAX {
-                true => Err(Malformed::LongLine),
+                true => Err(ProtocolError::LongLine),
                 false => Ok(Parsed::Incomplete(1)),
             };
         };
@@ -237,8 +241,8 @@ fn number(text: &[u8]) -> Option<i64> {
 fn split_words(
     mut line: &[u8],
     words: &mut Vec<u8>,
-    spans: &mut Vec<Span>,
-) -> Result<(), Malformed> {
+    spans: &mut Vec<ArgSpan>,
+) -> Result<(), ProtocolError> {
     loop {
         line = line.trim_ascii_start();
         if line.is_empty() {
@@ -251,7 +255,7 @@ fn split_words(
 }
 
 /// Takes the first word of `line`, and returns what is behind it.
-fn take_word<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l [u8], Malformed> {
+fn take_word<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l [u8], ProtocolError> {
     loop {
         match line {
             [] => return Ok(line),
@@ -268,10 +272,10 @@ fn take_word<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l [u8], Ma
     }
 }
 
-fn take_quoted<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l [u8], Malformed> {
+fn take_quoted<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l [u8], ProtocolError> {
     loop {
         match line {
-            [] => return Err(Malformed::Quotes),
+            [] => return Err(ProtocolError::Quotes),
             [b'\\', b'x', high, low, rest @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
                 let digit = |digit: u8| hex(digit).unwrap_or_default();
                 words.push(digit(*high) << 4 | digit(*low));
@@ -297,10 +301,13 @@ fn take_quoted<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l [u8], 
     }
 }
 
-fn take_single_quoted<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l [u8], Malformed> {
+fn take_single_quoted<'l>(
+    mut line: &'l [u8],
+    words: &mut Vec<u8>,
+) -> Result<&'l [u8], ProtocolError> {
     loop {
         match line {
-            [] => return Err(Malformed::Quotes),
+            [] => return Err(ProtocolError::Quotes),
             [b'\\', b'\'', rest @ ..] => {
                 words.push(b'\'');
                 line = rest;
@@ -315,9 +322,9 @@ fn take_single_quoted<'l>(mut line: &'l [u8], words: &mut Vec<u8>) -> Result<&'l
 }
 
 /// A closing quote ends its word.
-fn after_quote(rest: &[u8]) -> Result<&[u8], Malformed> {
+fn after_quote(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     match rest.first() {
-        Some(next) if !next.is_ascii_whitespace() => Err(Malformed::Quotes),
+        Some(next) if !next.is_ascii_whitespace() => Err(ProtocolError::Quotes),
         _ => Ok(rest),
     }
 }
@@ -333,13 +340,13 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: RequestLimits = RequestLimits {
         bulk_bytes_max: 1 << 20,
         is_unknown: false,
     };
 
-    fn parsed(bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Malformed> {
-        let mut parser = Parser::default();
+    fn parsed(bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, ProtocolError> {
+        let mut parser = RequestParser::default();
         Ok(match parser.parse(bytes, LIMITS)? {
             Parsed::Request(length) => {
                 assert_eq!(length, bytes.len());
@@ -359,34 +366,34 @@ mod tests {
         );
         assert!(words(b"\r\n").unwrap().is_empty());
         for line in [&b"\"a\n"[..], b"'a\n", b"\"a\"b\n"] {
-            assert_eq!(words(line), Err(Malformed::Quotes));
+            assert_eq!(words(line), Err(ProtocolError::Quotes));
         }
     }
 
     #[test]
     fn numbers_that_no_client_means_are_refused() {
         for (bytes, why) in [
-            (&b"*x\r\n"[..], Malformed::Count),
-            (b"*3000000000\r\n", Malformed::Count),
-            (b"*1\r\n$-1\r\n", Malformed::Length),
-            (b"*1\r\n$2000000\r\n", Malformed::Length),
-            (b"*1\r\n$2000000000000000000000\r\n", Malformed::Length),
-            (b"*1\r\n:1\r\n", Malformed::NoDollar(b':')),
+            (&b"*x\r\n"[..], ProtocolError::Count),
+            (b"*3000000000\r\n", ProtocolError::Count),
+            (b"*1\r\n$-1\r\n", ProtocolError::Length),
+            (b"*1\r\n$2000000\r\n", ProtocolError::Length),
+            (b"*1\r\n$2000000000000000000000\r\n", ProtocolError::Length),
+            (b"*1\r\n:1\r\n", ProtocolError::NoDollar(b':')),
         ] {
             assert_eq!(parsed(bytes), Err(why), "{}", bytes.escape_ascii());
         }
         assert_eq!(parsed(b"*-10\r\n"), Ok(Some(Vec::new())));
         let long = vec![b'x'; INLINE_BYTES_MAX + 1];
-        assert_eq!(parsed(&long), Err(Malformed::LongLine));
+        assert_eq!(parsed(&long), Err(ProtocolError::LongLine));
         let long = [b"*".to_vec(), long].concat();
-        assert_eq!(parsed(&long), Err(Malformed::LongCount));
-        let mut unknown = Parser::default();
-        let limits = Limits {
+        assert_eq!(parsed(&long), Err(ProtocolError::LongCount));
+        let mut unknown = RequestParser::default();
+        let limits = RequestLimits {
             is_unknown: true,
             ..LIMITS
         };
         let many = unknown.parse(b"*11\r\n", limits);
-        assert_eq!(many, Err(Malformed::UnknownCount));
+        assert_eq!(many, Err(ProtocolError::UnknownCount));
     }
 
     fn encoded(arguments: &[Vec<u8>]) -> Vec<u8> {
@@ -409,7 +416,7 @@ mod tests {
             let bytes = encoded(&arguments);
             let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
             ends.sort_unstable();
-            let mut parser = Parser::default();
+            let mut parser = RequestParser::default();
             for end in ends {
                 let piece = parser.parse(&bytes[..end], LIMITS);
                 prop_assert!(matches!(piece, Ok(Parsed::Incomplete(1..))), "{piece:?}");
@@ -431,7 +438,7 @@ mod tests {
                 0..200,
             ),
         ) {
-            let mut parser = Parser::default();
+            let mut parser = RequestParser::default();
             for end in 0..=bytes.len() {
                 match parser.parse(&bytes[..end], LIMITS) {
                     Ok(Parsed::Request(length)) => {

@@ -8,14 +8,14 @@ use bytes::{BufMut, BytesMut};
 
 /// Replies that wait to be sent.
 #[derive(Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct ReplyBuffer {
     /// What has been written.
     pub(crate) out: BytesMut,
     /// Whether the client speaks RESP3.
     pub(crate) is_resp3: bool,
 }
 
-impl Reply {
+impl ReplyBuffer {
     /// A short line without a newline in it, such as `OK`.
     pub(crate) fn simple(&mut self, line: &str) {
         self.out.put_u8(b'+');
@@ -258,10 +258,10 @@ pub(crate) fn decimal(number: i64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn written(is_resp3: bool, write: impl FnOnce(&mut Reply)) -> Vec<u8> {
-        let mut reply = Reply {
+    fn written(is_resp3: bool, write: impl FnOnce(&mut ReplyBuffer)) -> Vec<u8> {
+        let mut reply = ReplyBuffer {
             is_resp3,
-            ..Reply::default()
+            ..ReplyBuffer::default()
         };
         write(&mut reply);
         reply.out.to_vec()
@@ -270,7 +270,11 @@ mod tests {
     #[test]
     fn each_protocol_says_it_its_own_way() {
         for (write, resp2, resp3) in [
-            ((|reply| reply.null()) as fn(&mut Reply), "$-1\r\n", "_\r\n"),
+            (
+                (|reply| reply.null()) as fn(&mut ReplyBuffer),
+                "$-1\r\n",
+                "_\r\n",
+            ),
             (|reply| reply.null_array(), "*-1\r\n", "_\r\n"),
             (|reply| reply.map(2), "*4\r\n", "%2\r\n"),
             (|reply| reply.set(2), "*2\r\n", "~2\r\n"),

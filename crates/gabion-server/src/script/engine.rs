@@ -2,7 +2,7 @@
 //!
 //! There is one for all scripts and functions. It runs behind the gate, so one script at a time,
 //! and what it finds is the sandbox of `prelude.lua`. A script that has run for long is told to
-//! clients ([`Running`]), and can be stopped as long as it has written nothing.
+//! clients ([`RunningScript`]), and can be stopped as long as it has written nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use mlua::{
 
 use parking_lot::Mutex;
 
-use super::running::Running;
-use super::values::{self, Replies};
+use super::running::RunningScript;
+use super::values::{self, ReplyReader};
 use super::{bit, json, msgpack, pack};
 use crate::acl::User;
 use crate::args::OwnedArgs;
-use crate::command::Commands;
+use crate::command::CommandTable;
 use crate::dispatch::{call_in_script, find};
 use crate::execution::Execution;
 use crate::random;
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
 /// Instructions between two looks at whether the script is to end.
 const INSTRUCTIONS_AT_ONCE: u32 = 10_000;
@@ -34,7 +34,7 @@ const VERSION_NUMBER: i64 = 0x0007_000f;
 
 /// A function of a library.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredFunction {
     /// Its name.
     pub(crate) name: Vec<u8>,
     /// What it does, if its library says so.
@@ -46,16 +46,16 @@ pub(crate) struct Registered {
 
 /// A library of functions.
 #[derive(Debug)]
-pub(crate) struct Library {
+pub(crate) struct FunctionLibrary {
     /// Its program, with the line that names it.
     pub(crate) code: Vec<u8>,
     /// Its functions, by their names in lower case.
-    pub(crate) functions: BTreeMap<Vec<u8>, Registered>,
+    pub(crate) functions: BTreeMap<Vec<u8>, RegisteredFunction>,
 }
 
-/// What is run.
+/// The script or function to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct ScriptCall {
     /// The script, or the function.
     pub(crate) function: Function,
     /// What errors call it: the hash of a script, the name of a function.
@@ -67,30 +67,30 @@ pub(crate) struct Call {
 }
 
 /// All commands, and the user whose script runs: who asks what it may do.
-type Asker = Arc<Mutex<Option<(&'static Commands, Arc<User>)>>>;
+type Asker = Arc<Mutex<Option<(&'static CommandTable, Arc<User>)>>>;
 
 /// The interpreter with all that it has compiled.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct LuaEngine {
     lua: Lua,
     host: Table,
     run: Function,
     set_arguments: Function,
     load_library: Function,
     is_resp3: Arc<AtomicBool>,
-    running: Arc<Running>,
+    running: Arc<RunningScript>,
     asker: Asker,
     compiled: HashMap<String, Function>,
     /// Libraries by name.
-    pub(crate) libraries: BTreeMap<Vec<u8>, Library>,
+    pub(crate) libraries: BTreeMap<Vec<u8>, FunctionLibrary>,
 }
 
-impl Engine {
+impl LuaEngine {
     /// A new one.
     ///
     /// # Errors
     /// When Lua has no memory.
-    pub(crate) fn new(running: Arc<Running>) -> mlua::Result<Engine> {
+    pub(crate) fn new(running: Arc<RunningScript>) -> mlua::Result<LuaEngine> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let is_resp3 = Arc::new(AtomicBool::new(false));
@@ -103,7 +103,7 @@ impl Engine {
         let (run, set_arguments, load_library, sandbox) =
             prelude.call::<(Function, Function, Function, Table)>(host.clone())?;
         lua.set_globals(sandbox)?;
-        let engine = Engine {
+        let engine = LuaEngine {
             lua,
             host,
             run,
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// The function of that name, with its flags.
-    pub(crate) fn function(&self, name: &[u8]) -> Option<(&Registered, Function)> {
+    pub(crate) fn function(&self, name: &[u8]) -> Option<(&RegisteredFunction, Function)> {
         let name = name.to_ascii_lowercase();
         let mut libraries = self.libraries.values();
         let found = libraries.find_map(|library| library.functions.get(&name))?;
@@ -175,7 +175,7 @@ impl Engine {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn load(&mut self, program: &[u8]) -> Result<Vec<Registered>, String> {
+    pub(crate) fn load(&mut self, program: &[u8]) -> Result<Vec<RegisteredFunction>, String> {
         let program = self
             .program(program, "@user_function")
             .map_err(|error| format!("Error compiling function: {error}"))?;
@@ -212,7 +212,7 @@ impl Engine {
     pub(crate) fn run(
         &self,
         execution: &mut Execution<'_>,
-        call: &Call,
+        call: &ScriptCall,
         keys: usize,
     ) -> mlua::Result<()> {
         let arguments = execution.args.from(3);
@@ -232,7 +232,7 @@ impl Engine {
         self.is_resp3.store(false, Ordering::Relaxed);
         let database = execution.session.database;
         *self.asker.lock() = Some((execution.commands, Arc::clone(&execution.session.user)));
-        let mut reply = Reply::default();
+        let mut reply = ReplyBuffer::default();
         let results = self.lua.scope(|scope| {
             let (execution, reply) = (&mut *execution, &mut reply);
             let function = scope.create_function_mut(move |lua, args: Variadic<Value>| {
@@ -273,8 +273,8 @@ impl Engine {
         &self,
         lua: &Lua,
         execution: &mut Execution<'_>,
-        reply: &mut Reply,
-        call: &Call,
+        reply: &mut ReplyBuffer,
+        call: &ScriptCall,
         args: &[Value],
     ) -> mlua::Result<Value> {
         if self.running.interruption().is_some() {
@@ -296,7 +296,7 @@ impl Engine {
                 call_in_script(execution, reply, owned.borrow(), call.is_readonly);
             }
         }
-        Replies::new(&reply.out).next(lua)
+        ReplyReader::new(&reply.out).next(lua)
     }
 }
 
@@ -336,7 +336,7 @@ fn place_of(failure: &Value) -> Option<String> {
     Some(format!("{source}:{line}"))
 }
 
-fn registered_of(item: &Table) -> Result<Registered, String> {
+fn registered_of(item: &Table) -> Result<RegisteredFunction, String> {
     let failed = |error: mlua::Error| error.to_string();
     let text = |name: &str| -> Result<Option<Vec<u8>>, String> {
         let found: Option<mlua::LuaString> = item.raw_get(name).map_err(failed)?;
@@ -344,7 +344,7 @@ fn registered_of(item: &Table) -> Result<Registered, String> {
     };
     let flags: Table = item.raw_get("flags").map_err(failed)?;
     let flags: mlua::Result<Vec<String>> = flags.sequence_values().collect();
-    Ok(Registered {
+    Ok(RegisteredFunction {
         name: text("name")?.unwrap_or_default(),
         description: text("description")?,
         flags: flags.map_err(failed)?,
@@ -355,7 +355,7 @@ fn registered_of(item: &Table) -> Result<Registered, String> {
 /// What the prelude is given.
 fn host_table(
     lua: &Lua,
-    running: &Arc<Running>,
+    running: &Arc<RunningScript>,
     is_resp3: &Arc<AtomicBool>,
 ) -> mlua::Result<Table> {
     let table = lua.create_table()?;

@@ -1,4 +1,4 @@
-//! What a library says of itself and of its functions.
+//! Declarations of a library and of its functions.
 
 use mlua::Value;
 

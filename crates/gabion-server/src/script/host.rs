@@ -1,4 +1,4 @@
-//! Functions of Rust for scripts.
+//! Rust functions that scripts can call.
 //!
 //! A function that fails returns why in front of its results, and the prelude raises it with the
 //! place in the script: an error of Rust would have none.
@@ -10,7 +10,7 @@
 
 use mlua::{Lua, MultiValue, Table, Value};
 
-/// Results, or why there are none.
+/// Results, or an error.
 pub(crate) type Outcome = Result<Vec<Value>, String>;
 
 /// One result.

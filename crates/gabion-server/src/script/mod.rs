@@ -26,11 +26,11 @@ use crate::fault::{Fault, Result};
 use crate::store::Store;
 
 pub(crate) use api::hash;
-pub(crate) use engine::{Call, Engine, Library, Registered};
+pub(crate) use engine::{FunctionLibrary, LuaEngine, RegisteredFunction, ScriptCall};
 pub(crate) use functions::{FLAGS, metadata};
-pub(crate) use running::{BUSY_FUNCTION, BUSY_SCRIPT, Kill, Running};
+pub(crate) use running::{BUSY_FUNCTION, BUSY_SCRIPT, KillOutcome, RunningScript};
 
-/// A program that is known by its hash.
+/// A script, known by its hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     /// What is compiled.
@@ -90,14 +90,14 @@ impl Script {
     }
 }
 
-/// All programs, and what runs them.
+/// All scripts, and the interpreters that run them.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     /// Scripts by hash.
     pub(crate) known: RwLock<HashMap<String, Script>>,
     /// The script that runs now.
-    pub(crate) running: Arc<Running>,
-    engine: Mutex<Option<Engine>>,
+    pub(crate) running: Arc<RunningScript>,
+    engine: Mutex<Option<LuaEngine>>,
     /// Libraries and functions, as they were counted last.
     counted: Mutex<(usize, usize)>,
 }
@@ -107,10 +107,10 @@ impl Scripts {
     ///
     /// # Errors
     /// When Lua has no memory, or a library of the store does not load.
-    pub(crate) fn engine(&self, store: &Store) -> Result<MappedMutexGuard<'_, Engine>> {
+    pub(crate) fn engine(&self, store: &Store) -> Result<MappedMutexGuard<'_, LuaEngine>> {
         let mut engine = self.engine.lock();
         if engine.is_none() {
-            let mut made = Engine::new(Arc::clone(&self.running)).map_err(failed)?;
+            let mut made = LuaEngine::new(Arc::clone(&self.running)).map_err(failed)?;
             for (name, code) in store.libraries()? {
                 let (_, program) = metadata(&code).map_err(Fault::new)?;
                 let functions = made
@@ -138,7 +138,7 @@ impl Scripts {
     }
 
     /// Counts the libraries and functions of the interpreter.
-    pub(crate) fn note(&self, engine: &Engine) {
+    pub(crate) fn note(&self, engine: &LuaEngine) {
         let functions = engine.libraries.values();
         let functions = functions.map(|library| library.functions.len()).sum();
         *self.counted.lock() = (engine.libraries.len(), functions);
@@ -154,15 +154,15 @@ impl Scripts {
     /// Nothing is known of an interpreter that runs.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let engine = self.engine.try_lock();
-        let memory = engine.and_then(|engine| engine.as_ref().map(Engine::memory));
+        let memory = engine.and_then(|engine| engine.as_ref().map(LuaEngine::memory));
         (memory.unwrap_or_default(), self.known.read().len())
     }
 }
 
 /// A library of its code and functions.
-pub(crate) fn library(code: Vec<u8>, functions: Vec<Registered>) -> Library {
+pub(crate) fn library(code: Vec<u8>, functions: Vec<RegisteredFunction>) -> FunctionLibrary {
     let named = functions.into_iter();
-    Library {
+    FunctionLibrary {
         code,
         functions: named
             .map(|function| (function.name.to_ascii_lowercase(), function))

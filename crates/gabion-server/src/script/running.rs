@@ -1,4 +1,4 @@
-//! The script that runs now, as other clients see it.
+//! The running script, as other clients see it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 /// How long a library's program may take, in milliseconds.
 const LOAD_MS_MAX: u64 = 500;
 
-/// The script that runs now, if one does.
+/// The running script, if there is one.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningScript {
     epoch: Instant,
     /// When it began, in milliseconds since the epoch, and one more; 0 if none runs.
     since_ms: AtomicU64,
@@ -24,9 +24,9 @@ pub(crate) struct Running {
     told: Mutex<(String, Vec<Vec<u8>>)>,
 }
 
-/// What `SCRIPT KILL` finds.
+/// The outcome of `SCRIPT KILL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kill {
+pub(crate) enum KillOutcome {
     /// No script runs.
     Idle,
     /// It is a function, or it is none, other than the command thinks.
@@ -37,9 +37,9 @@ pub(crate) enum Kill {
     Done,
 }
 
-impl Default for Running {
-    fn default() -> Running {
-        Running {
+impl Default for RunningScript {
+    fn default() -> RunningScript {
+        RunningScript {
             epoch: Instant::now(),
             since_ms: AtomicU64::new(0),
             until_ms: AtomicU64::new(0),
@@ -53,7 +53,7 @@ impl Default for Running {
 }
 
 // ORDER: SeqCst throughout; nothing here is called often enough for anything else.
-impl Running {
+impl RunningScript {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
@@ -127,18 +127,18 @@ impl Running {
     }
 
     /// Ends it, if that is possible.
-    pub(crate) fn kill(&self, is_function: bool) -> Kill {
+    pub(crate) fn kill(&self, is_function: bool) -> KillOutcome {
         if self.elapsed_ms().is_none() {
-            return Kill::Idle;
+            return KillOutcome::Idle;
         }
         if self.is_function.load(Ordering::SeqCst) != is_function {
-            return Kill::Other;
+            return KillOutcome::Other;
         }
         if self.has_written.load(Ordering::SeqCst) {
-            return Kill::HasWritten;
+            return KillOutcome::HasWritten;
         }
         self.is_killed.store(true, Ordering::SeqCst);
-        Kill::Done
+        KillOutcome::Done
     }
 }
 
@@ -156,17 +156,17 @@ mod tests {
 
     #[test]
     fn only_a_script_that_has_written_nothing_can_be_killed() {
-        let running = Running::default();
-        assert_eq!(running.kill(false), Kill::Idle);
+        let running = RunningScript::default();
+        assert_eq!(running.kill(false), KillOutcome::Idle);
         running.begin(false, "", Vec::new());
-        assert_eq!(running.kill(true), Kill::Other);
+        assert_eq!(running.kill(true), KillOutcome::Other);
         assert_eq!(running.busy(0), Some(BUSY_SCRIPT));
         assert_eq!(running.busy(1 << 40), None);
         running.writes();
-        assert_eq!(running.kill(false), Kill::HasWritten);
+        assert_eq!(running.kill(false), KillOutcome::HasWritten);
         assert_eq!(running.interruption(), None);
         running.begin(true, "f", Vec::new());
-        assert_eq!(running.kill(true), Kill::Done);
+        assert_eq!(running.kill(true), KillOutcome::Done);
         assert!(running.interruption().is_some());
         running.end();
         assert_eq!((running.interruption(), running.busy(0)), (None, None));

@@ -1,4 +1,4 @@
-//! Values of Lua as arguments and replies, and replies as values of Lua.
+//! Conversions between Lua values and arguments or replies.
 //!
 //! | reply | value |
 //! |---|---|
@@ -19,7 +19,7 @@
 
 use mlua::{Lua, Table, Value};
 
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
 /// The deepest table that is answered.
 const DEPTH_MAX: usize = 512;
@@ -64,11 +64,11 @@ pub(crate) fn argument(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// Writes what a script has returned.
-pub(crate) fn write(reply: &mut Reply, value: &Value, script_resp3: bool) {
+pub(crate) fn write(reply: &mut ReplyBuffer, value: &Value, script_resp3: bool) {
     write_at(reply, value, script_resp3, 0);
 }
 
-fn write_at(reply: &mut Reply, value: &Value, script_resp3: bool, depth: usize) {
+fn write_at(reply: &mut ReplyBuffer, value: &Value, script_resp3: bool, depth: usize) {
     if depth > DEPTH_MAX {
         return reply.error("ERR reached lua stack limit");
     }
@@ -92,7 +92,7 @@ fn line(text: &mlua::LuaString) -> String {
     String::from_utf8_lossy(&text.as_bytes()).replace(['\r', '\n'], " ")
 }
 
-fn write_table(reply: &mut Reply, table: &Table, script_resp3: bool, depth: usize) {
+fn write_table(reply: &mut ReplyBuffer, table: &Table, script_resp3: bool, depth: usize) {
     if let Value::String(text) = field(table, "err") {
         return reply.error(&line(&text));
     }
@@ -143,14 +143,14 @@ fn write_table(reply: &mut Reply, table: &Table, script_resp3: bool, depth: usiz
 }
 
 /// Replies to be read, one after the other.
-pub(crate) struct Replies<'r> {
+pub(crate) struct ReplyReader<'r> {
     bytes: &'r [u8],
 }
 
-impl<'r> Replies<'r> {
+impl<'r> ReplyReader<'r> {
     /// Of bytes that this server has written.
-    pub(crate) fn new(bytes: &'r [u8]) -> Replies<'r> {
-        Replies { bytes }
+    pub(crate) fn new(bytes: &'r [u8]) -> ReplyReader<'r> {
+        ReplyReader { bytes }
     }
 
     fn line(&mut self) -> &'r [u8] {
@@ -277,10 +277,10 @@ mod tests {
             b"=7\r\ntxt:abc\r\n",
             b"_\r\n",
         ] {
-            let value = Replies::new(text).next(&lua).unwrap();
-            let mut reply = Reply {
+            let value = ReplyReader::new(text).next(&lua).unwrap();
+            let mut reply = ReplyBuffer {
                 is_resp3: true,
-                ..Reply::default()
+                ..ReplyBuffer::default()
             };
             write(&mut reply, &value, true);
             assert_eq!(reply.out, text, "{}", text.escape_ascii());

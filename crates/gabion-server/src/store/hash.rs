@@ -1,4 +1,4 @@
-//! Hashes: fields with a value, each of which may expire.
+//! Hashes: fields with values, each of which may expire.
 //!
 //! # Layout of what belongs to a field
 //! | offset | size | what |
@@ -23,7 +23,7 @@ use std::ops::Bound;
 use super::elements::{MOMENT, key as element_key, read, room_prefix, value as element_value};
 use super::keys::{after_prefix, expiry_key};
 use super::members::{DAMAGED, Members};
-use super::meta::{Kind, Meta, Saved};
+use super::meta::{KeyRecord, KeyType, SaveOutcome};
 use super::work::{Room, Work};
 use crate::fault::Result;
 
@@ -32,14 +32,14 @@ pub(crate) const OF_FIELDS: u16 = 1 << 15;
 
 /// A field, its value, and when it expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
+pub(crate) struct HashField {
     /// Its name.
     pub(crate) name: Vec<u8>,
     /// Its value.
     pub(crate) value: Vec<u8>,
 }
 
-/// A hash that is open.
+/// An open hash: its content in memory, until it is saved.
 #[derive(Debug)]
 pub(crate) struct Hash {
     members: Members,
@@ -81,9 +81,9 @@ impl Hash {
     ///
     /// # Errors
     /// As [`Members::of`].
-    pub(crate) fn of(work: &mut Work, space: u16, meta: Option<&Meta>) -> Result<Hash> {
+    pub(crate) fn of(work: &mut Work, space: u16, meta: Option<&KeyRecord>) -> Result<Hash> {
         let mut hash = Hash {
-            members: Members::of(space, meta, Kind::Hash)?,
+            members: Members::of(space, meta, KeyType::Hash)?,
             now_ms: work.now_ms,
             due: 0,
             due_before_ms: 0,
@@ -261,11 +261,11 @@ impl Hash {
     }
 
     /// A field and its value, of what the members have; `None` if it has expired.
-    pub(crate) fn live(&self, pair: (Vec<u8>, Vec<u8>)) -> Result<Option<Field>> {
+    pub(crate) fn live(&self, pair: (Vec<u8>, Vec<u8>)) -> Result<Option<HashField>> {
         let (name, payload) = pair;
         let (moment, value) = decode(&payload)?;
         let is_live = moment.is_none_or(|moment| moment > self.now_ms);
-        Ok(is_live.then(|| Field {
+        Ok(is_live.then(|| HashField {
             name,
             value: value.to_vec(),
         }))
@@ -306,7 +306,7 @@ impl Hash {
     ///
     /// # Errors
     /// As [`Members::save_to`].
-    pub(crate) fn save_to(mut self, work: &mut Work, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save_to(mut self, work: &mut Work, key: &[u8]) -> Result<SaveOutcome> {
         let space = self.members.space();
         if !self.members.is_empty() {
             match self.members.number() {
@@ -362,8 +362,13 @@ fn schedule(work: &mut Work, space: u16, key: &[u8], moment: u64) -> Result<()> 
 ///
 /// # Errors
 /// Of the store.
-pub(crate) fn schedule_moved(work: &mut Work, space: u16, key: &[u8], meta: &Meta) -> Result<()> {
-    if meta.head.kind == Kind::Hash {
+pub(crate) fn schedule_moved(
+    work: &mut Work,
+    space: u16,
+    key: &[u8],
+    meta: &KeyRecord,
+) -> Result<()> {
+    if meta.head.kind == KeyType::Hash {
         let hash = Hash::of(work, space, Some(meta))?;
         if hash.members.due_ms != 0 {
             return schedule(work, space, key, hash.members.due_ms);

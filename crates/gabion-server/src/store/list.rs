@@ -23,7 +23,7 @@ use std::ops::{Bound, Range};
 
 use super::elements::{INDEX, index_of, key, ordered_index, read};
 use super::members::DAMAGED;
-use super::meta::{Head, Kind, Meta, Saved};
+use super::meta::{KeyRecord, KeyType, RecordHead, SaveOutcome};
 use super::packed;
 use super::work::{Room, Work};
 use crate::fault::Result;
@@ -41,18 +41,18 @@ enum Form {
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ListEnd {
     /// The first element.
     Left,
     /// The last element.
     Right,
 }
 
-/// A list that is open.
+/// An open list: its content in memory, until it is saved.
 #[derive(Debug)]
 pub(crate) struct List {
     space: u16,
-    head: Head,
+    head: RecordHead,
     count: usize,
     form: Form,
     ends_before: (i64, i64),
@@ -64,8 +64,8 @@ impl List {
     pub(crate) fn empty(space: u16) -> List {
         List {
             space,
-            head: Head {
-                kind: Kind::List,
+            head: RecordHead {
+                kind: KeyType::List,
                 expires_ms: None,
                 elements: None,
             },
@@ -80,12 +80,12 @@ impl List {
     ///
     /// # Errors
     /// `WRONGTYPE`; and for a record that is damaged.
-    pub(crate) fn of(space: u16, meta: Option<&Meta>) -> Result<List> {
+    pub(crate) fn of(space: u16, meta: Option<&KeyRecord>) -> Result<List> {
         let mut list = List::empty(space);
         let Some(meta) = meta else {
             return Ok(list);
         };
-        meta.expect(Kind::List)?;
+        meta.expect(KeyType::List)?;
         list.head = meta.head;
         let body = meta.body();
         match meta.head.elements {
@@ -261,14 +261,14 @@ impl List {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn push(&mut self, work: &mut Work, at: End, element: &[u8]) -> Result<()> {
+    pub(crate) fn push(&mut self, work: &mut Work, at: ListEnd, element: &[u8]) -> Result<()> {
         self.is_changed = true;
         self.count += 1;
         match &mut self.form {
             Form::Packed(row) => {
                 match at {
-                    End::Left => packed::replace(row, 0..0, element),
-                    End::Right => packed::push(row, element),
+                    ListEnd::Left => packed::replace(row, 0..0, element),
+                    ListEnd::Right => packed::push(row, element),
                 }
                 self.grow(work)?;
             }
@@ -279,11 +279,11 @@ impl List {
                 ..
             } => {
                 let index = match at {
-                    End::Left => {
+                    ListEnd::Left => {
                         *first -= 1;
                         *first
                     }
-                    End::Right => {
+                    ListEnd::Right => {
                         *end += 1;
                         *end - 1
                     }
@@ -298,13 +298,13 @@ impl List {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn pop(&mut self, work: &mut Work, at: End) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn pop(&mut self, work: &mut Work, at: ListEnd) -> Result<Option<Vec<u8>>> {
         if self.count == 0 {
             return Ok(None);
         }
         let place = match at {
-            End::Left => 0,
-            End::Right => self.count - 1,
+            ListEnd::Left => 0,
+            ListEnd::Right => self.count - 1,
         };
         let element = self.get(work, place)?;
         if self.is_packed() {
@@ -313,8 +313,8 @@ impl List {
         }
         self.is_changed = true;
         match at {
-            End::Left => self.cut(1, 0),
-            End::Right => self.cut(0, 1),
+            ListEnd::Left => self.cut(1, 0),
+            ListEnd::Right => self.cut(0, 1),
         }
         Ok(element)
     }
@@ -357,14 +357,14 @@ impl List {
         match place <= count / 2 {
             true => {
                 let moved = self.part(work, 0..place)?;
-                self.push(work, End::Left, element)?;
+                self.push(work, ListEnd::Left, element)?;
                 for (place, moved) in moved.iter().enumerate() {
                     self.set(work, place, moved)?;
                 }
             }
             false => {
                 let moved = self.part(work, place..count)?;
-                self.push(work, End::Right, element)?;
+                self.push(work, ListEnd::Right, element)?;
                 for (step, moved) in moved.iter().enumerate() {
                     self.set(work, place + 1 + step, moved)?;
                 }
@@ -467,7 +467,7 @@ impl List {
             self.count = 0;
             self.form = Form::Packed(Vec::new());
             for element in &kept {
-                self.push(work, End::Right, element)?;
+                self.push(work, ListEnd::Right, element)?;
             }
             return Ok(());
         }
@@ -498,13 +498,13 @@ impl List {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save_to(self, work: &mut Work, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save_to(self, work: &mut Work, key: &[u8]) -> Result<SaveOutcome> {
         if !self.is_changed {
-            return Ok(Saved::Same);
+            return Ok(SaveOutcome::Same);
         }
         if self.count == 0 {
             work.remove(self.space, key)?;
-            return Ok(Saved::Removed);
+            return Ok(SaveOutcome::Removed);
         }
         let mut head = self.head;
         let (number, first, end, pending) = match self.form {
@@ -525,7 +525,7 @@ impl List {
         }
         if head.elements == Some(number) && self.ends_before == (first, end) {
             work.touch(self.space, key);
-            return Ok(Saved::Changed);
+            return Ok(SaveOutcome::Changed);
         }
         head.elements = Some(number);
         let body = [&first.to_le_bytes()[..], &end.to_le_bytes()];

@@ -1,4 +1,4 @@
-//! Members with something that belongs to each: what sets, sorted sets and hashes are made of.
+//! Members, each with a payload: the base of sets, sorted sets and hashes.
 //!
 //! # Idea
 //! A small collection is a [row of pairs](super::packed) in the record of its key. Once the row
@@ -22,14 +22,14 @@ use std::ops::Bound;
 
 use super::elements::{MEMBER, key, member_key, read, room_prefix, value};
 use super::keys::after_prefix;
-use super::meta::{Head, Kind, Meta, Saved};
+use super::meta::{KeyRecord, KeyType, RecordHead, SaveOutcome};
 use super::packed;
 use super::work::{Room, Work};
 use crate::fault::{Fault, Result};
 use crate::random;
 
-/// A member and what belongs to it.
-pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+/// A member and its payload.
+pub(crate) type MemberPair = (Vec<u8>, Vec<u8>);
 
 /// Collections up to this size give random members from all that they have.
 const FAIR_COUNT_MAX: u64 = 256;
@@ -51,11 +51,11 @@ enum Form {
     },
 }
 
-/// A collection that is open.
+/// An open collection: its content in memory, until it is saved.
 #[derive(Debug)]
 pub(crate) struct Members {
     space: u16,
-    head: Head,
+    head: RecordHead,
     count: u64,
     count_before: u64,
     form: Form,
@@ -67,10 +67,10 @@ pub(crate) struct Members {
 
 impl Members {
     /// An empty collection, in the place of whatever the key is.
-    pub(crate) fn empty(space: u16, kind: Kind) -> Members {
+    pub(crate) fn empty(space: u16, kind: KeyType) -> Members {
         Members {
             space,
-            head: Head {
+            head: RecordHead {
                 kind,
                 expires_ms: None,
                 elements: None,
@@ -88,7 +88,7 @@ impl Members {
     ///
     /// # Errors
     /// `WRONGTYPE`; and for a record that is damaged.
-    pub(crate) fn of(space: u16, meta: Option<&Meta>, kind: Kind) -> Result<Members> {
+    pub(crate) fn of(space: u16, meta: Option<&KeyRecord>, kind: KeyType) -> Result<Members> {
         let mut members = Members::empty(space, kind);
         let Some(meta) = meta else {
             return Ok(members);
@@ -317,7 +317,7 @@ impl Members {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn all(&self, work: &mut Work) -> Result<Vec<Pair>> {
+    pub(crate) fn all(&self, work: &mut Work) -> Result<Vec<MemberPair>> {
         let mut all = Vec::new();
         self.visit(work, |member, payload| {
             all.push((member.to_vec(), payload.to_vec()));
@@ -336,11 +336,11 @@ impl Members {
         work: &mut Work,
         cursor: u64,
         count: usize,
-    ) -> Result<(u64, Vec<Pair>)> {
+    ) -> Result<(u64, Vec<MemberPair>)> {
         if let Form::Packed(_) = self.form {
             return Ok((0, self.all(work)?));
         }
-        let mut found: Vec<Pair> = Vec::new();
+        let mut found: Vec<MemberPair> = Vec::new();
         let mut last = 0;
         let mut next = 0;
         self.visit_from(work, cursor, |place, member, payload| {
@@ -360,7 +360,7 @@ impl Members {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn random(&self, work: &mut Work) -> Result<Option<Pair>> {
+    pub(crate) fn random(&self, work: &mut Work) -> Result<Option<MemberPair>> {
         if self.count > FAIR_COUNT_MAX && self.number().is_some() {
             return self.random_of_many(work).map(Some);
         }
@@ -380,11 +380,11 @@ impl Members {
     /// The places are cut into parts of equal width. A part is chosen, and one of so many seats
     /// in it: if nobody sits there, the choice is made again. So a part's members have the same
     /// chance however many share it.
-    fn random_of_many(&self, work: &mut Work) -> Result<Pair> {
+    fn random_of_many(&self, work: &mut Work) -> Result<MemberPair> {
         let width = (1 << 63) / (self.count / PART_COUNT).max(1);
         for _ in 0..TRIES_MAX {
             let from = random::below(1 << 63) / width * width;
-            let mut shared: Vec<Pair> = Vec::new();
+            let mut shared: Vec<MemberPair> = Vec::new();
             self.visit_from(work, from, |place, member, payload| {
                 if place - from >= width {
                     return false;
@@ -405,7 +405,7 @@ impl Members {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn sample(&self, work: &mut Work, count: u64) -> Result<Vec<Pair>> {
+    pub(crate) fn sample(&self, work: &mut Work, count: u64) -> Result<Vec<MemberPair>> {
         if count >= self.count {
             return self.all(work);
         }
@@ -429,13 +429,13 @@ impl Members {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save_to(self, work: &mut Work, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save_to(self, work: &mut Work, key: &[u8]) -> Result<SaveOutcome> {
         if !self.is_changed && self.due_ms == self.due_before_ms {
-            return Ok(Saved::Same);
+            return Ok(SaveOutcome::Same);
         }
         if self.count == 0 {
             work.remove(self.space, key)?;
-            return Ok(Saved::Removed);
+            return Ok(SaveOutcome::Removed);
         }
         let mut head = self.head;
         let (number, pending) = match self.form {
@@ -452,12 +452,12 @@ impl Members {
             && self.due_ms == self.due_before_ms;
         if is_same {
             work.touch(self.space, key);
-            return Ok(Saved::Changed);
+            return Ok(SaveOutcome::Changed);
         }
         head.elements = Some(number);
         let (count, due) = (self.count.to_le_bytes(), self.due_ms.to_le_bytes());
         let due = match head.kind {
-            Kind::Hash => &due[..],
+            KeyType::Hash => &due[..],
             _ => &[],
         };
         work.put_collection(self.space, key, head, &[&count, due])

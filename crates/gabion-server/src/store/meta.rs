@@ -1,9 +1,9 @@
-//! The record of a key: what it is, when it expires, and its value if that is small.
+//! The record of a key: type, expiry, and the value if it is small.
 //!
 //! # Layout
 //! | offset | size | what |
 //! |---|---|---|
-//! | 0 | 1 | type ([`Kind`]) in the low four bits, version of the format in the others |
+//! | 0 | 1 | type ([`KeyType`]) in the low four bits, version of the format in the others |
 //! | 1 | 1 | flags: 1 expires, 2 has elements elsewhere |
 //! | 2 | 8, if it expires | the moment, in milliseconds since 1970, little-endian |
 //! | then | 8, if it has elements | the number that its elements are kept under, little-endian |
@@ -24,7 +24,7 @@ const HAS_ELEMENTS: u8 = 2;
 /// The types of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum KeyType {
     /// Bytes.
     String = 0,
     /// A list.
@@ -39,54 +39,54 @@ pub(crate) enum Kind {
     Stream = 5,
 }
 
-impl Kind {
+impl KeyType {
     /// The name that `TYPE` answers.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::String => "string",
-            Kind::List => "list",
-            Kind::Set => "set",
-            Kind::SortedSet => "zset",
-            Kind::Hash => "hash",
-            Kind::Stream => "stream",
+            KeyType::String => "string",
+            KeyType::List => "list",
+            KeyType::Set => "set",
+            KeyType::SortedSet => "zset",
+            KeyType::Hash => "hash",
+            KeyType::Stream => "stream",
         }
     }
 
-    fn of(number: u8) -> Option<Kind> {
+    fn of(number: u8) -> Option<KeyType> {
         Some(match number {
-            0 => Kind::String,
-            1 => Kind::List,
-            2 => Kind::Set,
-            3 => Kind::SortedSet,
-            4 => Kind::Hash,
-            5 => Kind::Stream,
+            0 => KeyType::String,
+            1 => KeyType::List,
+            2 => KeyType::Set,
+            3 => KeyType::SortedSet,
+            4 => KeyType::Hash,
+            5 => KeyType::Stream,
             _ => return None,
         })
     }
 }
 
-/// What stands in front of the body.
+/// The head of a record, before the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct RecordHead {
     /// The type.
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyType,
     /// When the key expires, in milliseconds since 1970.
     pub(crate) expires_ms: Option<u64>,
     /// The number that its elements are kept under, if it has any outside of the record.
     pub(crate) elements: Option<u64>,
 }
 
-impl Head {
+impl RecordHead {
     /// A string that does not expire.
-    pub(crate) const STRING: Head = Head {
-        kind: Kind::String,
+    pub(crate) const STRING: RecordHead = RecordHead {
+        kind: KeyType::String,
         expires_ms: None,
         elements: None,
     };
 
     /// The same, with another moment.
-    pub(crate) fn expiring(self, expires_ms: Option<u64>) -> Head {
-        Head { expires_ms, ..self }
+    pub(crate) fn expiring(self, expires_ms: Option<u64>) -> RecordHead {
+        RecordHead { expires_ms, ..self }
     }
 
     /// Appends the head to `record`.
@@ -105,7 +105,7 @@ impl Head {
     }
 
     /// The head of a record, and where its body begins.
-    fn decode(record: &[u8]) -> Option<(Head, usize)> {
+    fn decode(record: &[u8]) -> Option<(RecordHead, usize)> {
         let [first, flags, ..] = *record else {
             return None;
         };
@@ -121,8 +121,8 @@ impl Head {
             at += size_of::<u64>();
             Some(Some(u64::from_le_bytes(*number)))
         };
-        let head = Head {
-            kind: Kind::of(first & 0xf)?,
+        let head = RecordHead {
+            kind: KeyType::of(first & 0xf)?,
             expires_ms: next(flags & EXPIRES != 0)?,
             elements: next(flags & HAS_ELEMENTS != 0)?,
         };
@@ -130,23 +130,23 @@ impl Head {
     }
 }
 
-/// The record of a key, as it was read.
+/// The record of a key, as read from the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Meta {
-    /// What stands in front of the body.
-    pub(crate) head: Head,
+pub(crate) struct KeyRecord {
+    /// The head of a record, before the body.
+    pub(crate) head: RecordHead,
     record: Slice,
     body: usize,
 }
 
-impl Meta {
+impl KeyRecord {
     /// Reads a record.
     ///
     /// # Errors
     /// When it is none that this program has written.
-    pub(crate) fn read(record: Slice) -> Result<Meta> {
-        match Head::decode(&record) {
-            Some((head, body)) => Ok(Meta { head, record, body }),
+    pub(crate) fn read(record: Slice) -> Result<KeyRecord> {
+        match RecordHead::decode(&record) {
+            Some((head, body)) => Ok(KeyRecord { head, record, body }),
             None => Err(Fault::line(
                 "ERR the record of the key is not of this server's format: it was written by a \
                  newer one, or by another program",
@@ -164,7 +164,7 @@ impl Meta {
     /// # Errors
     /// `WRONGTYPE` for a key of another type.
     pub(crate) fn string(&self) -> Result<&[u8]> {
-        self.expect(Kind::String)?;
+        self.expect(KeyType::String)?;
         Ok(self.body())
     }
 
@@ -172,7 +172,7 @@ impl Meta {
     ///
     /// # Errors
     /// `WRONGTYPE`.
-    pub(crate) fn expect(&self, kind: Kind) -> Result<()> {
+    pub(crate) fn expect(&self, kind: KeyType) -> Result<()> {
         match self.head.kind == kind {
             true => Ok(()),
             false => Err(Fault::WRONG_TYPE),
@@ -185,9 +185,9 @@ impl Meta {
     }
 }
 
-/// What has become of a collection's key.
+/// The effect of a save on a collection's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Saved {
+pub(crate) enum SaveOutcome {
     /// Nothing has changed.
     Same,
     /// It has changed.
@@ -205,14 +205,14 @@ mod tests {
     #[test]
     fn a_head_is_read_as_it_was_written() {
         for (head, bytes) in [
-            (Head::STRING, &[0x10, 0][..]),
+            (RecordHead::STRING, &[0x10, 0][..]),
             (
-                Head::STRING.expiring(Some(0x0102)),
+                RecordHead::STRING.expiring(Some(0x0102)),
                 &[0x10, 1, 2, 1, 0, 0, 0, 0, 0, 0],
             ),
             (
-                Head {
-                    kind: Kind::Hash,
+                RecordHead {
+                    kind: KeyType::Hash,
                     expires_ms: Some(1),
                     elements: Some(7),
                 },
@@ -223,7 +223,7 @@ mod tests {
             head.encode(&mut record);
             assert_eq!(record, bytes);
             record.extend_from_slice(b"body");
-            let meta = Meta::read(Slice::new(&record)).unwrap();
+            let meta = KeyRecord::read(Slice::new(&record)).unwrap();
             assert_eq!((meta.head, meta.body()), (head, &b"body"[..]));
         }
     }
@@ -238,7 +238,7 @@ mod tests {
             b"\x10\x04",
             b"\x10\x01abc",
         ] {
-            assert!(Meta::read(Slice::new(record)).is_err(), "{record:?}");
+            assert!(KeyRecord::read(Slice::new(record)).is_err(), "{record:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The store below the server: its keyspaces, and what is known of it in memory.
+//! The store below the server: its keyspaces, and its state in memory.
 //!
 //! | keyspace | key | value |
 //! |---|---|---|
@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::fault::Result;
-use sizes::Sizes;
+use sizes::DatabaseSizes;
 
 /// What stands under [`FORMAT_KEY`].
 const FORMAT: &[u8] = b"1";
@@ -65,7 +65,7 @@ pub(crate) struct Store {
     /// Up to how many bytes a collection is kept in the record of its key.
     pub(crate) packed_bytes_max: usize,
     /// How many keys each database has.
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: DatabaseSizes,
     /// The database, in the store, of each database that clients select.
     spaces: Box<[AtomicU16]>,
     numbers: AtomicU64,
@@ -100,7 +100,7 @@ impl Store {
         };
         let spaces = read_spaces(&settings, config.databases)?;
         let keys = db.keyspace("keys")?;
-        let sizes = Sizes::open(&keys, &settings, usize::from(config.databases))?;
+        let sizes = DatabaseSizes::open(&keys, &settings, usize::from(config.databases))?;
         Ok(Store {
             elements: db.keyspace("elements")?,
             expiring: db.keyspace("expiring")?,

@@ -1,4 +1,4 @@
-//! Items in a row: the form of a small collection, in the body of its record.
+//! Packed items: the encoding of a small collection in the body of its record.
 //!
 //! # Layout
 //! Each item is its length, seven bits to a byte with the lowest first and the eighth bit on all
@@ -40,9 +40,9 @@ pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// An item and where it stands, its length included.
+/// An item and its place, which includes its length.
 #[derive(Clone, Debug)]
-pub(crate) struct Item<'a> {
+pub(crate) struct PackedItem<'a> {
     /// Its bytes.
     pub(crate) bytes: &'a [u8],
     /// Its place in the row.
@@ -50,20 +50,20 @@ pub(crate) struct Item<'a> {
 }
 
 /// The items of a row. A row that ends in an item ends before it.
-pub(crate) fn items(row: &[u8]) -> impl Iterator<Item = Item<'_>> + Clone {
+pub(crate) fn items(row: &[u8]) -> impl Iterator<Item = PackedItem<'_>> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = row.get(at..)?;
         let (bytes, behind) = split(rest)?;
         let span = at..row.len() - behind.len();
         at = span.end;
-        Some(Item { bytes, span })
+        Some(PackedItem { bytes, span })
     })
 }
 
-/// A member, what belongs to it, and where both stand.
+/// A member, its payload, and the places of both.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair<'a> {
+pub(crate) struct PackedPair<'a> {
     /// The member.
     pub(crate) member: &'a [u8],
     /// What belongs to it.
@@ -75,11 +75,11 @@ pub(crate) struct Pair<'a> {
 }
 
 /// The pairs of a row.
-pub(crate) fn pairs(row: &[u8]) -> impl Iterator<Item = Pair<'_>> + Clone {
+pub(crate) fn pairs(row: &[u8]) -> impl Iterator<Item = PackedPair<'_>> + Clone {
     let mut items = items(row);
     std::iter::from_fn(move || {
         let (member, payload) = (items.next()?, items.next()?);
-        Some(Pair {
+        Some(PackedPair {
             member: member.bytes,
             payload: payload.bytes,
             span: member.span.start..payload.span.end,

@@ -15,16 +15,16 @@ use std::ops::Bound;
 use super::elements::{SCORE, key, ordered_score, read, room_prefix, score_of, value};
 use super::keys::after_prefix;
 use super::members::{DAMAGED, Members};
-use super::meta::{Kind, Meta, Saved};
+use super::meta::{KeyRecord, KeyType, SaveOutcome};
 use super::work::{Room, Work};
 use crate::fault::Result;
 
 /// A member and its score.
-pub(crate) type Scored = (Vec<u8>, f64);
+pub(crate) type ScoredMember = (Vec<u8>, f64);
 
 /// A part of a sorted set.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Range {
+pub(crate) enum SortedSetRange {
     /// From one place to another, the last one included.
     Places(u64, u64),
     /// From one score to another.
@@ -33,15 +33,15 @@ pub(crate) enum Range {
     Members(Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
-impl Range {
+impl SortedSetRange {
     /// Everything.
-    pub(crate) const ALL: Range = Range::Places(0, u64::MAX);
+    pub(crate) const ALL: SortedSetRange = SortedSetRange::Places(0, u64::MAX);
 
     fn has(&self, place: u64, score: f64, member: &[u8]) -> bool {
         match self {
-            Range::Places(first, last) => (*first..=*last).contains(&place),
-            Range::Scores(min, max) => is_within(min, max, &score),
-            Range::Members(min, max) => is_within(&as_slice(min), &as_slice(max), &member),
+            SortedSetRange::Places(first, last) => (*first..=*last).contains(&place),
+            SortedSetRange::Scores(min, max) => is_within(min, max, &score),
+            SortedSetRange::Members(min, max) => is_within(&as_slice(min), &as_slice(max), &member),
         }
     }
 }
@@ -68,9 +68,9 @@ fn is_within<T: PartialOrd>(min: &Bound<T>, max: &Bound<T>, value: &T) -> bool {
     is_above && is_below
 }
 
-/// A sorted set that is open.
+/// An open sorted set: its content in memory, until it is saved.
 #[derive(Debug)]
-pub(crate) struct ScoredSet {
+pub(crate) struct SortedSet {
     members: Members,
     /// Changes of the order: keys to write or to remove, each with its value.
     order: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -82,22 +82,26 @@ fn decode(payload: &[u8]) -> Result<f64> {
     Ok(f64::from_le_bytes(*bytes))
 }
 
-impl ScoredSet {
+impl SortedSet {
     /// The set of a record.
     ///
     /// # Errors
     /// As [`Members::of`].
-    pub(crate) fn of(space: u16, meta: Option<&Meta>) -> Result<ScoredSet> {
-        Ok(ScoredSet::new(Members::of(space, meta, Kind::SortedSet)?))
+    pub(crate) fn of(space: u16, meta: Option<&KeyRecord>) -> Result<SortedSet> {
+        Ok(SortedSet::new(Members::of(
+            space,
+            meta,
+            KeyType::SortedSet,
+        )?))
     }
 
     /// An empty set, in the place of whatever the key is.
-    pub(crate) fn empty(space: u16) -> ScoredSet {
-        ScoredSet::new(Members::empty(space, Kind::SortedSet))
+    pub(crate) fn empty(space: u16) -> SortedSet {
+        SortedSet::new(Members::empty(space, KeyType::SortedSet))
     }
 
-    fn new(members: Members) -> ScoredSet {
-        ScoredSet {
+    fn new(members: Members) -> SortedSet {
+        SortedSet {
             members,
             order: BTreeMap::new(),
         }
@@ -117,7 +121,7 @@ impl ScoredSet {
     ///
     /// # Errors
     /// When it is damaged.
-    pub(crate) fn scored((member, payload): (Vec<u8>, Vec<u8>)) -> Result<Scored> {
+    pub(crate) fn scored((member, payload): (Vec<u8>, Vec<u8>)) -> Result<ScoredMember> {
         let score = decode(&payload)?;
         Ok((member, score))
     }
@@ -181,7 +185,7 @@ impl ScoredSet {
     pub(crate) fn visit(
         &self,
         work: &mut Work,
-        range: &Range,
+        range: &SortedSetRange,
         is_reverse: bool,
         mut take: impl FnMut(&[u8], f64) -> bool,
     ) -> Result<()> {
@@ -198,7 +202,7 @@ impl ScoredSet {
         let mut upper = after_prefix(&room);
         let (mut first, mut last) = (0, u64::MAX);
         match range {
-            Range::Places(from, to) => {
+            SortedSetRange::Places(from, to) => {
                 let count = self.count();
                 let to = (*to).min(count.saturating_sub(1));
                 if *from > to || count == 0 {
@@ -208,14 +212,14 @@ impl ScoredSet {
                 // What is much nearer to the other end is read from there, and turned round.
                 let behind = count - 1 - last;
                 if behind < first / 2 {
-                    let mirrored = Range::Places(behind, count - 1 - first);
+                    let mirrored = SortedSetRange::Places(behind, count - 1 - first);
                     let part = self.part(work, &mirrored, !is_reverse)?;
                     let mut turned = part.iter().rev();
                     turned.all(|(member, score)| take(member, *score));
                     return Ok(());
                 }
             }
-            Range::Scores(min, max) => {
+            SortedSetRange::Scores(min, max) => {
                 let at = |score: f64, past: u64| {
                     let number_at = ordered_score(score).saturating_add(past);
                     key(self.members.space(), number, SCORE, number_at, &[])
@@ -231,7 +235,7 @@ impl ScoredSet {
                     Bound::Unbounded => {}
                 }
             }
-            Range::Members(min, max) => {
+            SortedSetRange::Members(min, max) => {
                 let Some((_, score)) = self.end(work, false)? else {
                     return Ok(());
                 };
@@ -281,7 +285,7 @@ impl ScoredSet {
     }
 
     /// All members of a small set in order.
-    fn in_order(&self, work: &mut Work, is_reverse: bool) -> Result<Vec<Scored>> {
+    fn in_order(&self, work: &mut Work, is_reverse: bool) -> Result<Vec<ScoredMember>> {
         let mut all = Vec::new();
         let mut failed = Ok(());
         self.members.visit(work, |member, payload| {
@@ -303,8 +307,10 @@ impl ScoredSet {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn end(&self, work: &mut Work, is_last: bool) -> Result<Option<Scored>> {
-        Ok(self.part(work, &Range::Places(0, 0), is_last)?.pop())
+    pub(crate) fn end(&self, work: &mut Work, is_last: bool) -> Result<Option<ScoredMember>> {
+        Ok(self
+            .part(work, &SortedSetRange::Places(0, 0), is_last)?
+            .pop())
     }
 
     /// The members of a part.
@@ -314,9 +320,9 @@ impl ScoredSet {
     pub(crate) fn part(
         &self,
         work: &mut Work,
-        range: &Range,
+        range: &SortedSetRange,
         is_reverse: bool,
-    ) -> Result<Vec<Scored>> {
+    ) -> Result<Vec<ScoredMember>> {
         let mut part = Vec::new();
         self.visit(work, range, is_reverse, |member, score| {
             part.push((member.to_vec(), score));
@@ -329,7 +335,7 @@ impl ScoredSet {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn count_of(&self, work: &mut Work, range: &Range) -> Result<u64> {
+    pub(crate) fn count_of(&self, work: &mut Work, range: &SortedSetRange) -> Result<u64> {
         let mut count = 0;
         self.visit(work, range, false, |_, _| {
             count += 1;
@@ -388,7 +394,7 @@ impl ScoredSet {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn save_to(self, work: &mut Work, of_user: &[u8]) -> Result<Saved> {
+    pub(crate) fn save_to(self, work: &mut Work, of_user: &[u8]) -> Result<SaveOutcome> {
         let space = self.members.space();
         if let Some(number) = self.members.number()
             && !self.members.is_empty()
@@ -422,7 +428,7 @@ impl ScoredSet {
 const STRIDE: usize = 128;
 
 /// Puts members into the order of a sorted set.
-pub(crate) fn sort(members: &mut [Scored]) {
+pub(crate) fn sort(members: &mut [ScoredMember]) {
     members.sort_by(|one, other| {
         let by_score = one.1.partial_cmp(&other.1);
         by_score

@@ -1,4 +1,4 @@
-//! How many keys each database has, and how many of them expire.
+//! Sizes of databases: keys, and keys with an expiry.
 //!
 //! # Idea
 //! The counts are in memory: a command adds what it has changed once its writes are committed. A
@@ -17,22 +17,22 @@ use std::sync::Arc;
 use gabion::Keyspace;
 use parking_lot::{Condvar, Mutex};
 
-use super::meta::Meta;
+use super::meta::KeyRecord;
 use crate::fault::Result;
 
 const SIZES_KEY: &str = "sizes";
 
 /// Counts of one database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct DatabaseSize {
     /// Keys.
     pub(crate) keys: i64,
     /// Keys that expire.
     pub(crate) expiring: i64,
 }
 
-impl Size {
-    fn add(&mut self, other: Size) {
+impl DatabaseSize {
+    fn add(&mut self, other: DatabaseSize) {
         self.keys += other.keys;
         self.expiring += other.expiring;
     }
@@ -40,8 +40,8 @@ impl Size {
 
 #[derive(Debug, Default)]
 struct Space {
-    changes: Size,
-    counted: Option<Size>,
+    changes: DatabaseSize,
+    counted: Option<DatabaseSize>,
     /// Counts flushes, so that a count of before is not taken for one of after.
     flushes: u64,
 }
@@ -55,15 +55,19 @@ struct Shared {
 
 /// The counts of a store.
 #[derive(Clone, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct DatabaseSizes {
     shared: Arc<Shared>,
 }
 
-impl Sizes {
+impl DatabaseSizes {
     /// Takes the note, or begins to count.
-    pub(crate) fn open(keys: &Keyspace, settings: &Keyspace, databases: usize) -> Result<Sizes> {
+    pub(crate) fn open(
+        keys: &Keyspace,
+        settings: &Keyspace,
+        databases: usize,
+    ) -> Result<DatabaseSizes> {
         let spaces = (0..databases).map(|_| Mutex::default()).collect();
-        let sizes = Sizes {
+        let sizes = DatabaseSizes {
             shared: Arc::new(Shared {
                 spaces,
                 known: Condvar::new(),
@@ -77,7 +81,7 @@ impl Sizes {
                 let mut numbers = note.chunks_exact(8).filter_map(|bytes| bytes.first_chunk());
                 let mut next = || numbers.next().map_or(0, |bytes| i64::from_le_bytes(*bytes));
                 for space in 0..databases {
-                    let size = Size {
+                    let size = DatabaseSize {
                         keys: next(),
                         expiring: next(),
                     };
@@ -86,7 +90,7 @@ impl Sizes {
             }
             None if keys.iter().next().is_none() => {
                 for space in &sizes.shared.spaces {
-                    space.lock().counted = Some(Size::default());
+                    space.lock().counted = Some(DatabaseSize::default());
                 }
             }
             None => sizes.count_in_background(keys),
@@ -100,7 +104,7 @@ impl Sizes {
         let sizes = self.clone();
         std::thread::spawn(move || {
             let databases = sizes.shared.spaces.len();
-            let mut found = vec![Size::default(); databases];
+            let mut found = vec![DatabaseSize::default(); databases];
             while cursor.advance().unwrap_or(false) {
                 let [high, low, ..] = *cursor.key() else {
                     continue;
@@ -110,7 +114,8 @@ impl Sizes {
                     continue;
                 };
                 let record = gabion::Slice::new(cursor.value());
-                let expires = Meta::read(record).is_ok_and(|meta| meta.head.expires_ms.is_some());
+                let expires =
+                    KeyRecord::read(record).is_ok_and(|meta| meta.head.expires_ms.is_some());
                 size.keys += 1;
                 size.expiring += i64::from(expires);
             }
@@ -126,8 +131,8 @@ impl Sizes {
     }
 
     /// Adds what a command has changed.
-    pub(crate) fn add(&self, space: u16, change: Size) {
-        if change != Size::default()
+    pub(crate) fn add(&self, space: u16, change: DatabaseSize) {
+        if change != DatabaseSize::default()
             && let Some(space) = self.shared.spaces.get(usize::from(space))
         {
             space.lock().changes.add(change);
@@ -138,16 +143,16 @@ impl Sizes {
     pub(crate) fn clear(&self, space: u16) {
         if let Some(space) = self.shared.spaces.get(usize::from(space)) {
             let mut space = space.lock();
-            space.counted = Some(Size::default());
-            space.changes = Size::default();
+            space.counted = Some(DatabaseSize::default());
+            space.changes = DatabaseSize::default();
             space.flushes += 1;
         }
     }
 
     /// The counts of a database. Waits while they are found out.
-    pub(crate) fn of(&self, space: u16) -> Size {
+    pub(crate) fn of(&self, space: u16) -> DatabaseSize {
         let Some(space) = self.shared.spaces.get(usize::from(space)) else {
-            return Size::default();
+            return DatabaseSize::default();
         };
         loop {
             let mut waiting = self.shared.waiting.lock();

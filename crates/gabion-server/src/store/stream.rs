@@ -27,7 +27,7 @@
 use std::ops::Bound;
 
 use super::keys::{after_prefix, from_ordered, ordered};
-use super::meta::{Head, Kind, Meta};
+use super::meta::{KeyRecord, KeyType, RecordHead};
 use super::packed;
 use super::work::{Room, Work};
 use crate::execution::Execution;
@@ -42,35 +42,35 @@ const OF_CONSUMER: u8 = 8;
 
 /// The id of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Id {
+pub(crate) struct StreamId {
     /// Milliseconds since 1970, as a rule.
     pub(crate) ms: u64,
     /// A number among those of the same millisecond.
     pub(crate) seq: u64,
 }
 
-impl Id {
+impl StreamId {
     /// The least.
-    pub(crate) const MIN: Id = Id { ms: 0, seq: 0 };
+    pub(crate) const MIN: StreamId = StreamId { ms: 0, seq: 0 };
     /// The greatest.
-    pub(crate) const MAX: Id = Id {
+    pub(crate) const MAX: StreamId = StreamId {
         ms: u64::MAX,
         seq: u64::MAX,
     };
 
     /// An id, or milliseconds alone with `seq` for the number.
-    pub(crate) fn parse(text: &[u8], seq: u64) -> Option<Id> {
+    pub(crate) fn parse(text: &[u8], seq: u64) -> Option<StreamId> {
         let number = |text: &[u8]| -> Option<u64> {
             let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
             let text = std::str::from_utf8(text).ok().filter(|_| is_number)?;
             text.parse().ok()
         };
         match memchr::memchr(b'-', text) {
-            None => Some(Id {
+            None => Some(StreamId {
                 ms: number(text)?,
                 seq,
             }),
-            Some(at) => Some(Id {
+            Some(at) => Some(StreamId {
                 ms: number(&text[..at])?,
                 seq: number(&text[at + 1..])?,
             }),
@@ -78,18 +78,21 @@ impl Id {
     }
 
     /// The next greater.
-    pub(crate) fn next(self) -> Option<Id> {
+    pub(crate) fn next(self) -> Option<StreamId> {
         match self.seq.checked_add(1) {
-            Some(seq) => Some(Id { seq, ..self }),
-            None => self.ms.checked_add(1).map(|ms| Id { ms, seq: 0 }),
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => self.ms.checked_add(1).map(|ms| StreamId { ms, seq: 0 }),
         }
     }
 
     /// The next lesser.
-    pub(crate) fn before(self) -> Option<Id> {
+    pub(crate) fn before(self) -> Option<StreamId> {
         match self.seq.checked_sub(1) {
-            Some(seq) => Some(Id { seq, ..self }),
-            None => self.ms.checked_sub(1).map(|ms| Id { ms, seq: u64::MAX }),
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => self
+                .ms
+                .checked_sub(1)
+                .map(|ms| StreamId { ms, seq: u64::MAX }),
         }
     }
 
@@ -100,17 +103,17 @@ impl Id {
         bytes
     }
 
-    fn of(bytes: &[u8]) -> Option<Id> {
+    fn of(bytes: &[u8]) -> Option<StreamId> {
         let (ms, rest) = bytes.split_first_chunk()?;
         let seq = rest.first_chunk()?;
-        Some(Id {
+        Some(StreamId {
             ms: from_ordered(*ms),
             seq: from_ordered(*seq),
         })
     }
 }
 
-impl std::fmt::Display for Id {
+impl std::fmt::Display for StreamId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.ms, self.seq)
     }
@@ -118,18 +121,18 @@ impl std::fmt::Display for Id {
 
 /// An entry.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct StreamEntry {
     /// Its id.
-    pub(crate) id: Id,
+    pub(crate) id: StreamId,
     /// Its fields and values, in turn.
     pub(crate) fields: Vec<Vec<u8>>,
 }
 
 /// A group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct ConsumerGroup {
     /// The last id that was delivered.
-    pub(crate) last: Id,
+    pub(crate) last: StreamId,
     /// How many entries were read up to it, if that is known.
     pub(crate) read: Option<u64>,
     /// How many entries wait for an acknowledgement.
@@ -138,7 +141,7 @@ pub(crate) struct Group {
 
 /// A consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Consumer {
+pub(crate) struct GroupConsumer {
     /// When it asked for something last, in milliseconds since 1970.
     pub(crate) seen_ms: u64,
     /// How many entries wait for its acknowledgement.
@@ -147,7 +150,7 @@ pub(crate) struct Consumer {
 
 /// An entry that waits for an acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pending {
+pub(crate) struct PendingEntry {
     /// When it was delivered last, in milliseconds since 1970.
     pub(crate) delivered_ms: u64,
     /// How often it was delivered.
@@ -159,7 +162,7 @@ pub(crate) struct Pending {
 /// A stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    head: Head,
+    head: RecordHead,
     space: u16,
     number: u64,
     /// Entries.
@@ -167,11 +170,11 @@ pub(crate) struct Stream {
     /// Entries that were ever added.
     pub(crate) added: u64,
     /// The last id.
-    pub(crate) last: Id,
+    pub(crate) last: StreamId,
     /// The greatest id that was deleted.
-    pub(crate) deleted: Id,
+    pub(crate) deleted: StreamId,
     /// The first id.
-    pub(crate) first: Id,
+    pub(crate) first: StreamId,
 }
 
 const BROKEN: Fault = Fault::line("ERR the stream is not of this server's format");
@@ -201,8 +204,8 @@ impl Stream {
     pub(crate) fn create(execution: &Execution<'_>) -> Result<Stream> {
         let number = execution.server.store.next_number()?;
         Ok(Stream {
-            head: Head {
-                kind: Kind::Stream,
+            head: RecordHead {
+                kind: KeyType::Stream,
                 expires_ms: None,
                 elements: Some(number),
             },
@@ -210,9 +213,9 @@ impl Stream {
             number,
             length: 0,
             added: 0,
-            last: Id::MIN,
-            deleted: Id::MIN,
-            first: Id::MIN,
+            last: StreamId::MIN,
+            deleted: StreamId::MIN,
+            first: StreamId::MIN,
         })
     }
 
@@ -220,12 +223,12 @@ impl Stream {
     ///
     /// # Errors
     /// `WRONGTYPE`.
-    pub(crate) fn of(space: u16, meta: &Meta) -> Result<Stream> {
-        meta.expect(Kind::Stream)?;
+    pub(crate) fn of(space: u16, meta: &KeyRecord) -> Result<Stream> {
+        meta.expect(KeyType::Stream)?;
         let body = meta.body();
         let number = |index: usize| number_at(body, index * 8).ok_or(BROKEN);
-        let id = |index: usize| -> Result<Id> {
-            Ok(Id {
+        let id = |index: usize| -> Result<StreamId> {
+            Ok(StreamId {
                 ms: number(index)?,
                 seq: number(index + 1)?,
             })
@@ -273,7 +276,7 @@ impl Stream {
     pub(crate) fn add<'a>(
         &mut self,
         work: &mut Work,
-        id: Id,
+        id: StreamId,
         fields: impl Iterator<Item = &'a [u8]>,
     ) -> Result<()> {
         let mut row = Vec::new();
@@ -293,7 +296,7 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn entry(&self, work: &mut Work, id: Id) -> Result<Option<Entry>> {
+    pub(crate) fn entry(&self, work: &mut Work, id: StreamId) -> Result<Option<StreamEntry>> {
         let key = self.key(ENTRY, &[&id.bytes()]);
         let row = work.get(Room::Elements, &key)?;
         Ok(row.map(|row| entry_of(id, &row)))
@@ -306,10 +309,10 @@ impl Stream {
     pub(crate) fn range(
         &self,
         work: &mut Work,
-        (from, to): (Id, Id),
+        (from, to): (StreamId, StreamId),
         count: usize,
         is_backward: bool,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<Vec<StreamEntry>> {
         // What was deleted before the first is not met.
         let from = from.max(self.first);
         if from > to || count == 0 || self.length == 0 {
@@ -323,7 +326,7 @@ impl Stream {
         let pairs = work.range(Room::Elements, Bound::Included(&lower), Some(&upper))?;
         let of_pair = |pair: gabion::Result<(gabion::Slice, gabion::Slice)>| {
             let (key, row) = pair?;
-            let id = Id::of(&key[lower.len() - 16..]).ok_or(BROKEN)?;
+            let id = StreamId::of(&key[lower.len() - 16..]).ok_or(BROKEN)?;
             Ok(entry_of(id, &row))
         };
         match is_backward {
@@ -336,14 +339,20 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn remove(&mut self, work: &mut Work, ids: &[Id], deletes: bool) -> Result<()> {
+    pub(crate) fn remove(
+        &mut self,
+        work: &mut Work,
+        ids: &[StreamId],
+        deletes: bool,
+    ) -> Result<()> {
         let Some(greatest) = ids.iter().max() else {
             return Ok(());
         };
         let first = match ids.contains(&self.first) {
             false => Some(self.first),
             true => {
-                let some = self.range(work, (Id::MIN, Id::MAX), ids.len() + 1, false)?;
+                let some =
+                    self.range(work, (StreamId::MIN, StreamId::MAX), ids.len() + 1, false)?;
                 let mut left = some.iter().map(|entry| entry.id);
                 left.find(|id| !ids.contains(id))
             }
@@ -363,7 +372,7 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn group(&self, work: &mut Work, name: &[u8]) -> Result<Option<Group>> {
+    pub(crate) fn group(&self, work: &mut Work, name: &[u8]) -> Result<Option<ConsumerGroup>> {
         let value = work.get(Room::Elements, &self.key(GROUP, &[name]))?;
         value.map(|value| group_of(&value)).transpose()
     }
@@ -372,7 +381,12 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn set_group(&self, work: &mut Work, name: &[u8], group: Group) -> Result<()> {
+    pub(crate) fn set_group(
+        &self,
+        work: &mut Work,
+        name: &[u8],
+        group: ConsumerGroup,
+    ) -> Result<()> {
         let mut value = group.last.bytes().to_vec();
         value.extend_from_slice(&group.read.unwrap_or(u64::MAX).to_le_bytes());
         value.extend_from_slice(&group.pending.to_le_bytes());
@@ -397,7 +411,7 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn groups(&self, work: &mut Work) -> Result<Vec<(Vec<u8>, Group)>> {
+    pub(crate) fn groups(&self, work: &mut Work) -> Result<Vec<(Vec<u8>, ConsumerGroup)>> {
         let prefix = self.key(GROUP, &[]);
         let found = all(work, &prefix)?.into_iter();
         found
@@ -414,7 +428,7 @@ impl Stream {
         work: &mut Work,
         group: &[u8],
         name: &[u8],
-    ) -> Result<Option<Consumer>> {
+    ) -> Result<Option<GroupConsumer>> {
         let value = work.get(Room::Elements, &self.key(CONSUMER, &[&item(group), name]))?;
         value.map(|value| consumer_of(&value)).transpose()
     }
@@ -428,7 +442,7 @@ impl Stream {
         work: &mut Work,
         group: &[u8],
         name: &[u8],
-        consumer: Consumer,
+        consumer: GroupConsumer,
     ) -> Result<()> {
         let mut value = consumer.seen_ms.to_le_bytes().to_vec();
         value.extend_from_slice(&consumer.pending.to_le_bytes());
@@ -446,7 +460,13 @@ impl Stream {
         group: &[u8],
         name: &[u8],
     ) -> Result<u64> {
-        let ids = self.pending_of(work, group, name, (Id::MIN, Id::MAX), usize::MAX)?;
+        let ids = self.pending_of(
+            work,
+            group,
+            name,
+            (StreamId::MIN, StreamId::MAX),
+            usize::MAX,
+        )?;
         for id in &ids {
             self.forget(work, group, name, *id)?;
         }
@@ -463,7 +483,7 @@ impl Stream {
         &self,
         work: &mut Work,
         group: &[u8],
-    ) -> Result<Vec<(Vec<u8>, Consumer)>> {
+    ) -> Result<Vec<(Vec<u8>, GroupConsumer)>> {
         let prefix = self.key(CONSUMER, &[&item(group)]);
         let found = all(work, &prefix)?.into_iter();
         found
@@ -475,7 +495,12 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn pending(&self, work: &mut Work, group: &[u8], id: Id) -> Result<Option<Pending>> {
+    pub(crate) fn pending(
+        &self,
+        work: &mut Work,
+        group: &[u8],
+        id: StreamId,
+    ) -> Result<Option<PendingEntry>> {
         let key = self.key(PENDING, &[&item(group), &id.bytes()]);
         let value = work.get(Room::Elements, &key)?;
         value.map(|value| pending_of(&value)).transpose()
@@ -489,8 +514,8 @@ impl Stream {
         &self,
         work: &mut Work,
         group: &[u8],
-        id: Id,
-        pending: &Pending,
+        id: StreamId,
+        pending: &PendingEntry,
     ) -> Result<()> {
         let mut value = pending.delivered_ms.to_le_bytes().to_vec();
         value.extend_from_slice(&pending.deliveries.to_le_bytes());
@@ -514,7 +539,7 @@ impl Stream {
         work: &mut Work,
         group: &[u8],
         consumer: &[u8],
-        id: Id,
+        id: StreamId,
     ) -> Result<()> {
         let group = item(group);
         let key = self.key(PENDING, &[&group, &id.bytes()]);
@@ -532,10 +557,10 @@ impl Stream {
         &self,
         work: &mut Work,
         group: &[u8],
-        (from, to): (Id, Id),
+        (from, to): (StreamId, StreamId),
         count: usize,
-        mut takes: impl FnMut(&Pending) -> bool,
-    ) -> Result<Vec<(Id, Pending)>> {
+        mut takes: impl FnMut(&PendingEntry) -> bool,
+    ) -> Result<Vec<(StreamId, PendingEntry)>> {
         let prefix = self.key(PENDING, &[&item(group)]);
         let mut found = Vec::new();
         for pair in ids(work, &prefix, (from, to))? {
@@ -543,7 +568,7 @@ impl Stream {
                 break;
             }
             let (key, value) = pair?;
-            let id = Id::of(&key[prefix.len()..]).ok_or(BROKEN)?;
+            let id = StreamId::of(&key[prefix.len()..]).ok_or(BROKEN)?;
             let pending = pending_of(&value)?;
             if takes(&pending) {
                 found.push((id, pending));
@@ -556,12 +581,16 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn pending_ends(&self, work: &mut Work, group: &[u8]) -> Result<Option<(Id, Id)>> {
+    pub(crate) fn pending_ends(
+        &self,
+        work: &mut Work,
+        group: &[u8],
+    ) -> Result<Option<(StreamId, StreamId)>> {
         let prefix = self.key(PENDING, &[&item(group)]);
         let id = |pair: gabion::Result<(gabion::Slice, gabion::Slice)>| {
-            Id::of(&pair?.0[prefix.len()..]).ok_or(BROKEN)
+            StreamId::of(&pair?.0[prefix.len()..]).ok_or(BROKEN)
         };
-        let mut pairs = ids(work, &prefix, (Id::MIN, Id::MAX))?;
+        let mut pairs = ids(work, &prefix, (StreamId::MIN, StreamId::MAX))?;
         let Some(first) = pairs.next() else {
             return Ok(None);
         };
@@ -579,30 +608,30 @@ impl Stream {
         work: &mut Work,
         group: &[u8],
         consumer: &[u8],
-        range: (Id, Id),
+        range: (StreamId, StreamId),
         count: usize,
-    ) -> Result<Vec<Id>> {
+    ) -> Result<Vec<StreamId>> {
         let prefix = self.key(OF_CONSUMER, &[&item(group), &item(consumer)]);
         let pairs = ids(work, &prefix, range)?.take(count);
         pairs
-            .map(|pair| Id::of(&pair?.0[prefix.len()..]).ok_or(BROKEN))
+            .map(|pair| StreamId::of(&pair?.0[prefix.len()..]).ok_or(BROKEN))
             .collect()
     }
 
     /// Whether entries from an id on were deleted.
-    pub(crate) fn has_gaps(&self, from: Id) -> bool {
-        self.length > 0 && self.deleted != Id::MIN && self.deleted >= from
+    pub(crate) fn has_gaps(&self, from: StreamId) -> bool {
+        self.length > 0 && self.deleted != StreamId::MIN && self.deleted >= from
     }
 
     /// How many entries were added up to an id, if that is known without counting.
-    pub(crate) fn added_up_to(&self, id: Id) -> Option<u64> {
+    pub(crate) fn added_up_to(&self, id: StreamId) -> Option<u64> {
         if self.added == 0 {
             return Some(0);
         }
         if id == self.last || self.length == 0 && id < self.last {
             return Some(self.added);
         }
-        if id > self.last || self.deleted != Id::MIN && self.deleted >= self.first {
+        if id > self.last || self.deleted != StreamId::MIN && self.deleted >= self.first {
             return None;
         }
         match id.cmp(&self.first) {
@@ -613,7 +642,7 @@ impl Stream {
     }
 
     /// How many entries a group has still to read, if that is known.
-    pub(crate) fn lag(&self, group: &Group) -> Option<u64> {
+    pub(crate) fn lag(&self, group: &ConsumerGroup) -> Option<u64> {
         if self.added == 0 {
             return Some(0);
         }
@@ -632,30 +661,30 @@ fn item(name: &[u8]) -> Vec<u8> {
     item
 }
 
-fn entry_of(id: Id, row: &[u8]) -> Entry {
+fn entry_of(id: StreamId, row: &[u8]) -> StreamEntry {
     let fields = packed::items(row).map(|item| item.bytes.to_vec()).collect();
-    Entry { id, fields }
+    StreamEntry { id, fields }
 }
 
-fn group_of(value: &[u8]) -> Result<Group> {
-    let last = Id::of(value).ok_or(BROKEN)?;
+fn group_of(value: &[u8]) -> Result<ConsumerGroup> {
+    let last = StreamId::of(value).ok_or(BROKEN)?;
     let read = number_at(value, 16).ok_or(BROKEN)?;
-    Ok(Group {
+    Ok(ConsumerGroup {
         last,
         read: Some(read).filter(|read| *read != u64::MAX),
         pending: number_at(value, 24).ok_or(BROKEN)?,
     })
 }
 
-fn consumer_of(value: &[u8]) -> Result<Consumer> {
-    Ok(Consumer {
+fn consumer_of(value: &[u8]) -> Result<GroupConsumer> {
+    Ok(GroupConsumer {
         seen_ms: number_at(value, 0).ok_or(BROKEN)?,
         pending: number_at(value, 8).ok_or(BROKEN)?,
     })
 }
 
-fn pending_of(value: &[u8]) -> Result<Pending> {
-    Ok(Pending {
+fn pending_of(value: &[u8]) -> Result<PendingEntry> {
+    Ok(PendingEntry {
         delivered_ms: number_at(value, 0).ok_or(BROKEN)?,
         deliveries: number_at(value, 8).ok_or(BROKEN)?,
         consumer: value.get(16..).ok_or(BROKEN)?.to_vec(),
@@ -678,7 +707,7 @@ fn all(work: &mut Work, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
 fn ids<'w>(
     work: &'w mut Work,
     prefix: &[u8],
-    (from, to): (Id, Id),
+    (from, to): (StreamId, StreamId),
 ) -> Result<super::work::Pairs<'w>> {
     let lower = [prefix, &from.bytes()].concat();
     let upper = match to.next() {
@@ -697,8 +726,8 @@ fn ids<'w>(
 mod tests {
     use super::*;
 
-    fn id(ms: u64, seq: u64) -> Id {
-        Id { ms, seq }
+    fn id(ms: u64, seq: u64) -> StreamId {
+        StreamId { ms, seq }
     }
 
     #[test]
@@ -706,7 +735,10 @@ mod tests {
         for (text, parsed) in [
             (&b"5"[..], Some(id(5, 7))),
             (b"5-1", Some(id(5, 1))),
-            (b"18446744073709551615-18446744073709551615", Some(Id::MAX)),
+            (
+                b"18446744073709551615-18446744073709551615",
+                Some(StreamId::MAX),
+            ),
             (b"", None),
             (b"-", None),
             (b"1-", None),
@@ -714,32 +746,32 @@ mod tests {
             (b"+1", None),
             (b"18446744073709551616", None),
         ] {
-            assert_eq!(Id::parse(text, 7), parsed, "{}", text.escape_ascii());
+            assert_eq!(StreamId::parse(text, 7), parsed, "{}", text.escape_ascii());
         }
         assert_eq!(id(1, u64::MAX).next(), Some(id(2, 0)));
         assert_eq!(id(2, 0).before(), Some(id(1, u64::MAX)));
-        assert_eq!((Id::MAX.next(), Id::MIN.before()), (None, None));
+        assert_eq!((StreamId::MAX.next(), StreamId::MIN.before()), (None, None));
         assert!(id(255, 9).bytes() < id(256, 1).bytes());
-        assert_eq!(Id::of(&id(3, 4).bytes()), Some(id(3, 4)));
+        assert_eq!(StreamId::of(&id(3, 4).bytes()), Some(id(3, 4)));
     }
 
     #[test]
     fn what_a_group_has_to_read_is_known_where_nothing_was_deleted() {
         let mut stream = Stream {
-            head: Head::STRING,
+            head: RecordHead::STRING,
             space: 0,
             number: 1,
             length: 3,
             added: 5,
             last: id(5, 0),
-            deleted: Id::MIN,
+            deleted: StreamId::MIN,
             first: id(3, 0),
         };
         assert_eq!(stream.added_up_to(id(5, 0)), Some(5));
         assert_eq!(stream.added_up_to(id(3, 0)), Some(3));
         assert_eq!(stream.added_up_to(id(1, 0)), Some(2));
         assert_eq!(stream.added_up_to(id(4, 0)), None);
-        let group = Group {
+        let group = ConsumerGroup {
             last: id(4, 0),
             read: Some(4),
             pending: 0,

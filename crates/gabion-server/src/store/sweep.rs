@@ -1,4 +1,4 @@
-//! Removes the elements of collections that are dead.
+//! Removes the elements of deleted collections.
 //!
 //! A command that deletes or replaces a large collection notes its number in `garbage`, whatever
 //! its size. Nobody reads those elements any more, so they are removed here at leisure, one range

@@ -1,4 +1,4 @@
-//! What a command reads and writes.
+//! The reads and writes of a command.
 //!
 //! # Idea
 //! A command holds the locks of its keys, so what it reads stays as it is until it has committed.
@@ -25,10 +25,10 @@ use gabion::{
 };
 
 use super::keys::{KEY_BYTES_MAX, after_prefix, expiry_key, meta_key, prefix, space_bytes};
-use super::meta::{Head, Meta, Saved};
-use super::sizes::Size;
+use super::meta::{KeyRecord, RecordHead, SaveOutcome};
+use super::sizes::DatabaseSize;
 use super::{SPACES_KEY, Store};
-use crate::events::Events;
+use crate::events::EventClasses;
 use crate::fault::{Fault, Result};
 
 /// The most that a transaction holds in memory, in bytes: as much as a batch of the store.
@@ -52,9 +52,9 @@ pub(crate) enum Room {
     Settings,
 }
 
-/// How a command does its work.
+/// How a command reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WorkMode {
     /// All reads, then the writes.
     #[default]
     Direct,
@@ -76,14 +76,14 @@ struct Single {
 struct Loaded {
     key: Vec<u8>,
     /// `None` when nothing is known of the key.
-    found: Option<Option<Meta>>,
+    found: Option<Option<KeyRecord>>,
 }
 
-/// Something that happened to a key, to be published.
+/// A keyspace event, to be published.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct KeyEvent {
     /// Its class.
-    pub(crate) class: Events,
+    pub(crate) class: EventClasses,
     /// What happened.
     pub(crate) name: &'static str,
     /// The database, as clients select it.
@@ -92,10 +92,10 @@ pub(crate) struct Event {
     pub(crate) key: Vec<u8>,
 }
 
-/// What a commit does to the counts of a database.
+/// The effect of a commit on the size of a database.
 #[derive(Debug)]
 enum Change {
-    Add(Size),
+    Add(DatabaseSize),
     Clear,
 }
 
@@ -103,7 +103,7 @@ enum Change {
 #[derive(Debug)]
 pub(crate) struct Work {
     store: Arc<Store>,
-    way: Way,
+    way: WorkMode,
     transaction: Option<Box<Transaction>>,
     single: Single,
     batch: WriteBatch,
@@ -116,7 +116,7 @@ pub(crate) struct Work {
     /// Keys that were looked for after they had expired: the moment, the database, the key.
     pub(crate) expired: Vec<(u64, u16, Vec<u8>)>,
     /// Events to publish after the commit.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<KeyEvent>,
     /// Whether anything was committed since somebody took this mark.
     pub(crate) has_committed: bool,
     /// Commands that ran, keys found and not found, since somebody took these counts.
@@ -140,7 +140,7 @@ impl Work {
     pub(crate) fn new(store: Arc<Store>) -> Work {
         Work {
             store,
-            way: Way::Direct,
+            way: WorkMode::Direct,
             transaction: None,
             single: Single::default(),
             batch: WriteBatch::new(),
@@ -175,7 +175,7 @@ impl Work {
     }
 
     /// Begins a command.
-    pub(crate) fn begin(&mut self, way: Way, now_ms: u64, notes_touched: bool) {
+    pub(crate) fn begin(&mut self, way: WorkMode, now_ms: u64, notes_touched: bool) {
         self.way = way;
         self.now_ms = now_ms;
         self.dirty = 0;
@@ -190,7 +190,7 @@ impl Work {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub(crate) fn find(&mut self, space: u16, user_key: &[u8]) -> Result<Option<Meta>> {
+    pub(crate) fn find(&mut self, space: u16, user_key: &[u8]) -> Result<Option<KeyRecord>> {
         let now_ms = self.now_ms;
         let Some(meta) = self.load(space, user_key)?.cloned() else {
             return Ok(None);
@@ -223,7 +223,7 @@ impl Work {
         &mut self,
         space: u16,
         user_key: &[u8],
-        head: Head,
+        head: RecordHead,
         body: &[&[u8]],
     ) -> Result<bool> {
         if user_key.len() > KEY_BYTES_MAX {
@@ -248,7 +248,7 @@ impl Work {
             self.record = record;
         }
         written?;
-        let change = Size {
+        let change = DatabaseSize {
             keys: i64::from(old.is_none()),
             expiring: i64::from(head.expires_ms.is_some()),
         };
@@ -264,12 +264,12 @@ impl Work {
         &mut self,
         space: u16,
         user_key: &[u8],
-        head: Head,
+        head: RecordHead,
         body: &[&[u8]],
-    ) -> Result<Saved> {
+    ) -> Result<SaveOutcome> {
         Ok(match self.put(space, user_key, head, body)? {
-            true => Saved::Changed,
-            false => Saved::New,
+            true => SaveOutcome::Changed,
+            false => SaveOutcome::New,
         })
     }
 
@@ -300,11 +300,11 @@ impl Work {
         let written = self.write(Room::Keys, &key, None);
         self.loaded.key = key;
         written?;
-        let change = Size {
+        let change = DatabaseSize {
             keys: -1,
             expiring: 0,
         };
-        let stays = kept.map(|elements| Head {
+        let stays = kept.map(|elements| RecordHead {
             elements: Some(elements),
             expires_ms: None,
             ..head
@@ -318,9 +318,9 @@ impl Work {
         &mut self,
         space: u16,
         user_key: &[u8],
-        old: Option<Head>,
-        new: Option<Head>,
-        mut change: Size,
+        old: Option<RecordHead>,
+        new: Option<RecordHead>,
+        mut change: DatabaseSize,
     ) -> Result<()> {
         let before = old.and_then(|head| head.expires_ms);
         let after = new.and_then(|head| head.expires_ms);
@@ -339,7 +339,7 @@ impl Work {
             self.write(Room::Garbage, &prefix(space, dead), Some(&[]))?;
         }
         change.expiring -= i64::from(before.is_some());
-        if change != Size::default() {
+        if change != DatabaseSize::default() {
             self.changes.push((space, Change::Add(change)));
         }
         self.touch(space, user_key);
@@ -356,7 +356,7 @@ impl Work {
     }
 
     /// The record of a key, expired or not.
-    fn load(&mut self, space: u16, user_key: &[u8]) -> Result<Option<&Meta>> {
+    fn load(&mut self, space: u16, user_key: &[u8]) -> Result<Option<&KeyRecord>> {
         let [high, low, known @ ..] = self.loaded.key.as_slice() else {
             return self.load_anew(space, user_key);
         };
@@ -369,14 +369,14 @@ impl Work {
         self.load_anew(space, user_key)
     }
 
-    fn load_anew(&mut self, space: u16, user_key: &[u8]) -> Result<Option<&Meta>> {
+    fn load_anew(&mut self, space: u16, user_key: &[u8]) -> Result<Option<&KeyRecord>> {
         self.loaded.found = None;
         let mut key = std::mem::take(&mut self.loaded.key);
         meta_key(space, user_key, &mut key);
         let record = self.get(Room::Keys, &key);
         self.loaded.key = key;
         let found = match record? {
-            Some(record) => Some(Meta::read(record)?),
+            Some(record) => Some(KeyRecord::read(record)?),
             None => None,
         };
         Ok(self.loaded.found.insert(found).as_ref())
@@ -466,7 +466,7 @@ impl Work {
     }
 
     fn begin_whole(&mut self) -> Result<()> {
-        if self.way == Way::Whole && self.transaction.is_none() {
+        if self.way == WorkMode::Whole && self.transaction.is_none() {
             let options = TransactionOptions::default()
                 .isolation(Isolation::Snapshot)
                 .bytes_max(TRANSACTION_BYTES_MAX);

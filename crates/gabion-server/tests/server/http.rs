@@ -300,7 +300,7 @@ fn dashboards_leave_places_for_probes() {
     assert!(both.iter().all(|(_, begin)| begin == b"HTTP/1.1 200"));
     assert_eq!(
         get(address, "/events"),
-        (503, "too many dashboards are open\n".to_owned())
+        (503, "too many dashboards are open; close one\n".to_owned())
     );
     assert_eq!(get(address, "/readyz").0, 200);
     drop(both);
@@ -395,7 +395,8 @@ fn a_port_that_is_taken_is_said_in_a_sentence() {
     let error = serve(config, |_| unreachable!("it does not start")).unwrap_err();
     assert!(matches!(error, ServeError::Listen { .. }));
     let expected = format!(
-        "cannot listen on {port}: another program has the port; end it, or choose another port"
+        "cannot listen on {port}: another program uses the port; end that program, or choose \
+         another port"
     );
     assert_eq!(error.to_string(), expected);
 }

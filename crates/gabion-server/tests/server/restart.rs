@@ -1,13 +1,17 @@
 //! What a server finds when it is started again.
 
-use gabion_server::Fsync;
+use gabion_server::AppendFsync;
 
 use crate::support::{Server, check};
 
 #[test]
 fn everything_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    for fsync in [Fsync::EverySecond, Fsync::Always, Fsync::No] {
+    for fsync in [
+        AppendFsync::EverySecond,
+        AppendFsync::Always,
+        AppendFsync::No,
+    ] {
         let server = Server::start_with(dir.path(), |config| config.fsync = fsync);
         check(
             &mut server.connect(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gabion_server::{
-    AuthClients, ClientTls, Config, Connection, Reply, ServeError, Target, TlsConfig, serve,
+    AuthClients, ClientTls, Config, Connection, Reply, ServeError, ServerAddress, TlsConfig, serve,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -75,7 +75,7 @@ impl Files {
             name: Some("localhost".to_owned()),
         };
         let address = server.addresses().tls[0];
-        let target = Target::Tcp {
+        let target = ServerAddress::Tcp {
             host: address.ip().to_string(),
             port: address.port(),
             tls: Some(tls),
@@ -90,7 +90,7 @@ impl Files {
             own: None,
             name: None,
         };
-        Connection::open(&Target::Tcp {
+        Connection::open(&ServerAddress::Tcp {
             host: "127.0.0.1".to_owned(),
             port: address.port(),
             tls: Some(tls),
@@ -202,7 +202,7 @@ fn a_quit_ends_the_session_and_not_only_the_connection() {
     assert_eq!(say(&mut connection, "quit"), simple("OK"));
     // An end without a goodbye would be an error of another kind: somebody may have cut it off.
     let error = connection.read().unwrap_err();
-    assert_eq!(error.to_string(), "the server has ended the connection");
+    assert_eq!(error.to_string(), "the server closed the connection");
     server.stop();
 }
 
@@ -275,16 +275,19 @@ fn files_that_do_not_fit_are_said_at_the_start() {
     );
     let key_as_cert = said(&|tls| tls.cert_file = files.path("ours-client-key"));
     assert!(
-        key_as_cert.ends_with("it has no certificate"),
+        key_as_cert.ends_with("the file has no certificate"),
         "{key_as_cert}"
     );
     let other_key = said(&|tls| tls.key_file = files.path("others-server-key"));
     assert!(
-        other_key.starts_with("cannot speak TLS with these files"),
+        other_key.starts_with("cannot use these files for TLS"),
         "{other_key}"
     );
     let nobody = said(&|tls| tls.ca_cert_file = None);
-    assert!(nobody.contains("no authority is named"), "{nobody}");
+    assert!(
+        nobody.contains("no certificate authority is named"),
+        "{nobody}"
+    );
 }
 
 /// What Debian's client says to a server, if it is there and speaks TLS.

@@ -62,7 +62,7 @@ impl BackupRepository {
             Some((_, error)) => Some(error),
         };
         if let Some(error) = removed {
-            tracing::warn!(%error, "what no backup needs stays in the repository for now");
+            tracing::warn!(%error, "an object that no backup needs could not be removed yet");
         }
         Ok(description.info(id))
     }

@@ -161,7 +161,7 @@ fn encode(description: &BackupDescription, id: u64) -> Vec<u8> {
 fn decode(bytes: &[u8], id: u64) -> Result<BackupDescription, RootFileError> {
     DESCRIPTION.decode(bytes, |reader| {
         if reader.varint()? != id {
-            return Err(reader.malformed("the description is that of another backup"));
+            return Err(reader.malformed("the description belongs to another backup"));
         }
         let engine = text(reader)?;
         let engine = engine.parse().map_err(|_: String| {
@@ -176,9 +176,9 @@ fn decode(bytes: &[u8], id: u64) -> Result<BackupDescription, RootFileError> {
         let mut bytes: u64 = 0;
         for _ in 0..reader.varint()? {
             let file = decode_file(reader)?;
-            bytes = bytes
-                .checked_add(file.len)
-                .ok_or_else(|| reader.malformed("the files are longer than files can be"))?;
+            bytes = bytes.checked_add(file.len).ok_or_else(|| {
+                reader.malformed("the lengths of the files add up to more than a file can have")
+            })?;
             files.push(file);
         }
         Ok(BackupDescription {
@@ -196,7 +196,7 @@ fn decode(bytes: &[u8], id: u64) -> Result<BackupDescription, RootFileError> {
 fn decode_file(reader: &mut PayloadReader<'_>) -> Result<BackupFile, MalformedPayload> {
     let name = text(reader)?.to_owned();
     if !is_file_of_store(&name) {
-        return Err(reader.malformed("a file has a name that no file of a store has"));
+        return Err(reader.malformed("a file name is not that of a file of a store"));
     }
     let len = reader.varint()?;
     let mut pieces = Vec::new();
@@ -215,7 +215,7 @@ fn decode_file(reader: &mut PayloadReader<'_>) -> Result<BackupFile, MalformedPa
             known: match reader.u8()? {
                 0 => None,
                 1 => Some(KnownPieces(array::<KNOWN_BYTES>(reader)?)),
-                _ => return Err(reader.malformed("a mark is neither there nor not there")),
+                _ => return Err(reader.malformed("a marker is neither 0 nor 1")),
             },
         });
         end = behind;

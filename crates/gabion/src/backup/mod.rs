@@ -62,11 +62,12 @@ use self::layout::{BackupDescription, ROOT, ROOT_NAME, backup_name, parse_backup
 use crate::names::LOCK;
 use crate::{Clock, Engine, Error, Problem, Result};
 
-pub use self::prune::{Keep, PruneReport};
+pub use self::prune::{PruneReport, RetentionPolicy};
 pub use self::transfer::{BackupOptions, BackupProgress};
 pub use self::verify::VerifyReport;
 
-/// A directory of backups of one store or several. It may be on another file system.
+/// A directory with backups of one or more stores. It may be on another file system than the
+/// stores.
 ///
 /// Each operation holds the repository's lock while it runs, and fails with [`Error::is_locked`] if
 /// another one holds it. [`BackupRepository::list`] needs no lock.
@@ -99,21 +100,21 @@ pub struct BackupRepository {
 pub struct BackupInfo {
     /// Its number in the repository; later ones have higher numbers.
     pub id: u64,
-    /// When it began: time since 1970.
+    /// When the backup began: time since 1970.
     pub created: Duration,
-    /// The directory in which the store was.
+    /// The directory of the store.
     pub store: String,
     /// The name of the store's engine.
     pub engine: &'static str,
-    /// The sequence number of the last write in it. All earlier writes are in it, too.
+    /// The sequence number of the last write in it; all earlier writes are in it too.
     pub position: u64,
-    /// Bytes that are in its files, without stretches in which nothing is.
+    /// Bytes in its files, without holes.
     pub bytes: u64,
-    /// Bytes that were new to the repository, and written for it.
+    /// Bytes that were new to the repository and were copied.
     pub bytes_copied: u64,
-    /// Its files.
+    /// Number of its files.
     pub files: u64,
-    /// Files with something new to the repository.
+    /// Number of files with bytes that were new to the repository.
     pub files_copied: u64,
 }
 
@@ -139,7 +140,9 @@ fn not_a_repository(path: &Path, name: Option<&str>) -> Error {
     Error::NotARepository {
         path: path.to_owned(),
         why: match name {
-            Some(name) => format!("it has no file {ROOT_NAME}, and others such as {name}"),
+            Some(name) => {
+                format!("the directory has no file {ROOT_NAME}, but others, such as {name}")
+            }
             None => "it is empty".to_owned(),
         },
     }

@@ -65,13 +65,11 @@ impl ObjectFault {
     /// As a sentence; an error of the medium stays one.
     pub(super) fn told(self, len: u64) -> Result<String> {
         match self {
-            ObjectFault::Missing => Ok("an object of the repository is missing".to_owned()),
-            ObjectFault::Length { found } => Ok(format!(
-                "the object has {found} bytes and should have {len}: it was cut, or lengthened"
-            )),
-            ObjectFault::Bytes => {
-                Ok("the bytes of the object are not those that were written".to_owned())
+            ObjectFault::Missing => Ok("the object is missing from the repository".to_owned()),
+            ObjectFault::Length { found } => {
+                Ok(format!("the object has {found} bytes instead of {len}"))
             }
+            ObjectFault::Bytes => Ok("the checksum of the object does not match".to_owned()),
             ObjectFault::Other(error) => Err(error),
         }
     }
@@ -190,7 +188,8 @@ impl<'d> ObjectStore<'d> {
     pub(super) fn give_up(self) {
         for hash in &self.added {
             if let Err(error) = self.disk.remove(&object_name(hash)) {
-                tracing::warn!(%error, "an object that nobody needs stays until the next backup");
+                tracing::warn!(%error, "an object that no backup needs could not be removed; the \
+                                        next backup tries again");
             }
         }
     }

@@ -16,10 +16,10 @@ use crate::names::LOCK;
 
 /// Which backups of each store to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// So many of the newest stay. The newest one stays always.
+pub struct RetentionPolicy {
+    /// The number of newest backups to keep. The newest one is always kept.
     pub newest: u64,
-    /// Those stay that are not older.
+    /// Keep backups that are not older than this; `None` for no such rule.
     pub younger_than: Option<Duration>,
 }
 
@@ -27,18 +27,18 @@ pub struct Keep {
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PruneReport {
-    /// The backups that are gone, oldest first.
+    /// The removed backups, oldest first.
     pub removed: Vec<u64>,
-    /// Objects that are gone.
+    /// Number of removed objects.
     pub objects: u64,
-    /// Bytes that they had.
+    /// Bytes of the removed objects.
     pub bytes: u64,
 }
 
-impl Keep {
-    /// Keeps the newest ones of each store.
-    pub fn newest(count: u64) -> Keep {
-        Keep {
+impl RetentionPolicy {
+    /// Keeps the `count` newest backups of each store.
+    pub fn newest(count: u64) -> RetentionPolicy {
+        RetentionPolicy {
             newest: count,
             younger_than: None,
         }
@@ -56,7 +56,7 @@ impl BackupRepository {
     /// [`Error::NewerFormat`](crate::Error::NewerFormat) of a description that cannot be read:
     /// nothing is removed then, as nobody knows what it needs. Remove its file to give that backup
     /// up. [`Error::Media`](crate::Error::Media).
-    pub fn prune(&self, keep: Keep) -> Result<PruneReport> {
+    pub fn prune(&self, keep: RetentionPolicy) -> Result<PruneReport> {
         let _lock = self.disk.lock(LOCK)?;
         self.clear_left()?;
         let mut all = self.descriptions()?;
@@ -100,7 +100,7 @@ impl BackupRepository {
 }
 
 /// The backups that need not stay, of all, which are in the order of their numbers.
-fn gone(all: &[(u64, BackupDescription)], keep: Keep, now: Duration) -> Vec<u64> {
+fn gone(all: &[(u64, BackupDescription)], keep: RetentionPolicy, now: Duration) -> Vec<u64> {
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut newer: BTreeMap<&str, u64> = BTreeMap::new();
     let mut gone = Vec::new();
@@ -145,7 +145,7 @@ mod tests {
         let now = Duration::from_secs(5);
         let gone = |newest, younger_than: Option<u64>| {
             let younger_than = younger_than.map(Duration::from_secs);
-            let keep = Keep {
+            let keep = RetentionPolicy {
                 newest,
                 younger_than,
             };

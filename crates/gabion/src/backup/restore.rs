@@ -1,4 +1,4 @@
-//! A backup becomes a store.
+//! Restores a backup as a new store.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ impl BackupRepository {
     /// Checks every byte against its hash. The store is durable when this returns, and opens as one
     /// that was closed cleanly.
     ///
-    /// After an error nothing is left at `to`. What a crash leaves is marked by a file
-    /// `INCOMPLETE`, as that of a [checkpoint](crate::Db::checkpoint): nobody takes it for a store,
-    /// and the next restore to the same place clears it away.
+    /// After an error nothing is left at `to`. After a crash, a file `INCOMPLETE` marks the
+    /// unfinished directory, as with a [checkpoint](crate::Db::checkpoint): it does not open as a
+    /// store, and the next restore to the same place removes it.
     ///
     /// # Errors
     /// [`Error::NoSuchBackup`]; [`Error::BackupDamaged`] for an object that is missing or damaged;

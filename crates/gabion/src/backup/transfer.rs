@@ -26,9 +26,9 @@ pub struct BackupOptions<'a> {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Bytes that are done, those included that need not be copied.
+    /// Bytes done so far, including those that need not be copied.
     pub bytes: u64,
-    /// Bytes in all.
+    /// Bytes in total.
     pub bytes_total: u64,
 }
 

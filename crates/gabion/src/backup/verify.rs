@@ -15,13 +15,13 @@ use crate::{Problem, Result};
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct VerifyReport {
-    /// Backups whose objects were read.
+    /// Number of backups whose objects were read.
     pub backups: u64,
-    /// Objects that were read.
+    /// Number of objects that were read.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub bytes: u64,
-    /// What is missing or damaged; each says which backups cannot be restored.
+    /// Missing or damaged objects; each problem names the backups that cannot be restored.
     pub problems: Vec<Problem>,
 }
 
@@ -32,7 +32,7 @@ impl BackupRepository {
     /// # Errors
     /// [`Error::NoSuchBackup`](crate::Error::NoSuchBackup),
     /// [`Error::Cancelled`](crate::Error::Cancelled), [`Error::Media`](crate::Error::Media). Damage
-    /// is no error but a part of the report.
+    /// is not an error but part of the report.
     pub fn verify(&self, id: Option<u64>, options: BackupOptions<'_>) -> Result<VerifyReport> {
         let _lock = self.disk.lock_shared(LOCK)?;
         let mut report = VerifyReport::default();
@@ -63,7 +63,7 @@ impl BackupRepository {
                     report.problems.push(Problem::new(
                         file,
                         None,
-                        format!("{what}; needed by {whose}"),
+                        format!("{what}; {whose} cannot be restored without it"),
                     ));
                 }
             }

@@ -22,7 +22,7 @@ use crate::{Engine, Error, Result};
 pub struct CheckReport {
     /// Table files that were read.
     pub tables: u64,
-    /// Entries in them, hidden versions and tombstones included.
+    /// Entries in them, including older versions and tombstones.
     pub entries: u64,
     /// Bytes of the table files.
     pub table_bytes: u64,
@@ -105,7 +105,7 @@ impl CheckReport {
             Ok(consumers) => consumers,
             Err(error) => return self.add(error, &disk.path_of(CONSUMERS)),
         };
-        match check_kept(disk, end, &consumers.stand_at()) {
+        match check_kept(disk, end, &consumers.positions()) {
             Ok(()) => Ok(()),
             Err(error) => self.add(error, disk.path()),
         }
@@ -159,7 +159,7 @@ pub(super) fn engine_of_store(disk: &Disk) -> Result<Engine> {
     engine_of(disk)?.ok_or_else(|| Error::NotAStore {
         path: disk.path().to_owned(),
         why: format!(
-            "it has none of the files {CURRENT}, {}, {} and {}",
+            "the directory has none of the files {CURRENT}, {}, {} and {}",
             Engine::Flex.root_name(),
             Engine::Scmkv.root_name(),
             Engine::Sptree.root_name()

@@ -70,9 +70,9 @@ pub(crate) struct Counters {
     /// Times that small neighbours became one bucket.
     pub(crate) joins: Counter,
     /// Small tables that became one with their neighbours where others are moved as they are.
-    pub(crate) gathered: Counter,
+    pub(crate) coalesced_tables: Counter,
     /// Tables that were dropped unread, since all in them had expired.
-    pub(crate) dropped_unread: Counter,
+    pub(crate) expired_tables_dropped: Counter,
 }
 
 impl Counters {

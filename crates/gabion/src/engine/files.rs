@@ -26,9 +26,8 @@ fn refuse_unfinished(disk: &Disk) -> Result<()> {
         true => Err(Error::NotAStore {
             path: disk.path().to_owned(),
             why: format!(
-                "it holds a part of a checkpoint, repair or restore that did not come to its end, \
-                 as {INCOMPLETE} tells. Make that again, which clears this away, or remove the \
-                 directory"
+                "the directory has a file {INCOMPLETE}, so a checkpoint, repair or restore into it \
+                 did not finish; run that again, or remove the directory"
             ),
         }),
     }

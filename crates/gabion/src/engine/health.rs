@@ -28,7 +28,7 @@ impl Health {
     /// An error of this store as another one tells it that this one is a copy of, or is made from:
     /// where this store is read-only, what made it so. Nobody writes to a copy but who makes it,
     /// and that the copy is read-only reads as if the other store were.
-    pub(crate) fn told_by_another(&self, error: Error) -> Error {
+    pub(crate) fn as_error_of_copy(&self, error: Error) -> Error {
         match (error, self.failure.get()) {
             (Error::ReadOnly { .. }, Some((first, _))) => first.clone(),
             (error, _) => error,
@@ -38,7 +38,7 @@ impl Health {
     /// Keeps the first failure.
     pub(crate) fn fail(&self, error: &Error) {
         if self.failure.set((error.clone(), error.to_string())).is_ok() {
-            tracing::error!(%error, "the store is read-only from here on");
+            tracing::error!(%error, "the store is now read-only");
         }
     }
 

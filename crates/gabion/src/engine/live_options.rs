@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::compaction_filter::FilterOfKeyspace;
+use crate::compaction_filter::SharedCompactionFilter;
 use crate::expiry::{UnixMillis, millis};
 use crate::merge::MergeOperator;
 use crate::operands::{MergeContext, new_moment};
@@ -86,7 +86,7 @@ impl LiveKeyspaceOptions {
     }
 
     /// What compactions ask about values.
-    pub(super) fn compaction_filter(&self) -> Option<FilterOfKeyspace> {
+    pub(super) fn compaction_filter(&self) -> Option<SharedCompactionFilter> {
         self.options.load().compaction_filter.clone()
     }
 

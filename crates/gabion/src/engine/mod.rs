@@ -79,7 +79,7 @@ pub(crate) use write::UpdateOutcome;
 
 pub use check::{CheckReport, Problem, check, check_disk};
 pub use destroy::{destroy, destroy_disk};
-pub use repair::{Lost, RepairReport, repair, repair_disk};
+pub use repair::{LostEntries, RepairReport, repair, repair_disk};
 
 /// An open store of one of the engines.
 #[derive(Clone)]
@@ -231,7 +231,8 @@ impl EngineHandle {
         if options.follower && !engine.capabilities().followers {
             return Err(Error::Unsupported {
                 engine: engine.name(),
-                operation: "followers; open the store for reading only when nobody writes it",
+                operation: "followers; open the store read-only while no other process writes to \
+                            it",
             });
         }
         Ok(match engine {
@@ -340,7 +341,7 @@ impl EngineHandle {
             EngineHandle::Flex(engine) => engine.drop_keyspace(name),
             EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => Err(Error::Unsupported {
                 engine: self.engine().name(),
-                operation: "drops of keyspaces; delete their keys instead",
+                operation: "dropping keyspaces; delete the keys instead",
             }),
         }
     }
@@ -425,10 +426,10 @@ impl EngineHandle {
 
     /// Counts so many bytes of memory that the store's users hold, below its ceiling, until the
     /// result is dropped; `None` for an engine without a ceiling.
-    pub(crate) fn hold_memory(&self) -> Option<TableMemory> {
+    pub(crate) fn charge_memory(&self) -> Option<TableMemory> {
         match self {
-            EngineHandle::Wip(engine) => Some(engine.hold_memory()),
-            EngineHandle::Flex(engine) => Some(engine.hold_memory()),
+            EngineHandle::Wip(engine) => Some(engine.charge_memory()),
+            EngineHandle::Flex(engine) => Some(engine.charge_memory()),
             EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => None,
         }
     }
@@ -547,7 +548,7 @@ impl EngineHandle {
 
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
-        self.check_copies("checkpoints of a store that was opened for reading only")?;
+        self.check_copies("checkpoints of a store that was opened read-only")?;
         match self {
             EngineHandle::Wip(engine) => engine.checkpoint(target),
             EngineHandle::Flex(engine) => engine.checkpoint(target),
@@ -558,7 +559,7 @@ impl EngineHandle {
 
     /// The store as it is now, for a backup; files that are written for it go to `staging`.
     pub(crate) fn backup(&self, staging: &Disk) -> Result<BackupSource> {
-        self.check_copies("backups of a store that was opened for reading only")?;
+        self.check_copies("backups of a store that was opened read-only")?;
         match self {
             EngineHandle::Wip(engine) => engine.backup(staging),
             EngineHandle::Flex(engine) => engine.backup(staging),

@@ -18,41 +18,41 @@ use crate::{Engine, Error, Result};
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RepairReport {
-    /// Entries that were saved from tables or spaces, hidden versions and tombstones included.
+    /// Entries saved from tables or spaces, including older versions and tombstones.
     pub entries: u64,
-    /// Operations of the log that could be read, those that are in tables too included.
+    /// Operations read from the log, including those that are in tables as well.
     pub log_operations: u64,
     /// What could not be read, in the order in which it was found.
     pub problems: Vec<Problem>,
-    /// What is lost, or may be, in the order in which it was found. There can be problems without a
-    /// loss: what is damaged may be of no use any more, or a part that is made anew.
-    pub lost: Vec<Lost>,
+    /// What is lost, or may be, in the order in which it was found. A problem need not be a loss:
+    /// the damaged part may be obsolete, or one that a repair makes anew.
+    pub lost: Vec<LostEntries>,
 }
 
 /// Entries that a repair could not save.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Lost {
-    /// The keyspace that they were in, if that is known.
+pub struct LostEntries {
+    /// The keyspace of the entries, if known.
     pub keyspace: Option<String>,
-    /// The keys of all of them are above this one, if there is such a key; of a WipDB, versions of
-    /// it may be among them.
+    /// A lower bound: all lost keys are above this one. In WipDB, versions of the key itself may be
+    /// lost too.
     pub above: Option<Vec<u8>>,
-    /// The same for the keys below which they are.
+    /// An upper bound: all lost keys are below this one, with the same exception.
     pub below: Option<Vec<u8>>,
-    /// How many there are, if they can be counted: as by the lengths that stand in a damaged block,
-    /// where all that follows bears these out.
+    /// Number of lost entries, if they can be counted, for example by the lengths in a damaged
+    /// block if all that follows agrees with them.
     pub entries: Option<u64>,
-    /// How many there are at most, if that is known.
+    /// An upper bound of the number of lost entries, if known.
     pub entries_max: Option<u64>,
 }
 
-impl Lost {
+impl LostEntries {
     /// Nobody knows what of a keyspace.
-    pub(crate) fn of_keyspace(name: &str) -> Lost {
-        Lost {
+    pub(crate) fn of_keyspace(name: &str) -> LostEntries {
+        LostEntries {
             keyspace: Some(name.to_owned()),
-            ..Lost::default()
+            ..LostEntries::default()
         }
     }
 }
@@ -85,7 +85,7 @@ impl RepairReport {
         if let Err(error) = replayed {
             self.lose(&error, disk.path());
             // Writes to any keyspace may have followed.
-            self.lost.push(Lost::default());
+            self.lost.push(LostEntries::default());
         }
         Ok(())
     }

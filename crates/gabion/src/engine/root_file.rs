@@ -65,26 +65,26 @@ impl RootFile {
     ) -> Result<T, RootFileError> {
         let mut reader = PayloadReader::new(bytes, 0);
         if reader.take(self.magic.len())? != self.magic {
-            let what = "the root file does not begin with its magic";
+            let what = "the magic number of the root file is missing";
             return Err(reader.malformed(what).into());
         }
         let format = reader.u32()?;
         if reader.u32()? != checksum(bytes) {
-            let what = "the checksum of the root file is wrong";
+            let what = "the checksum of the root file does not match";
             return Err(reader.malformed(what).into());
         }
         if format > self.format {
             return Err(RootFileError::Newer(format));
         }
         if format != self.format {
-            let what = "no program writes root files of this version";
+            let what = "the version of the root file is impossible";
             return Err(reader.malformed(what).into());
         }
         let said = body(&mut reader)?;
         match reader.is_empty() {
             true => Ok(said),
             false => Err(reader
-                .malformed("the root file goes on behind its end")
+                .malformed("the root file is longer than it should be")
                 .into()),
         }
     }
@@ -128,7 +128,7 @@ impl RootFile {
             Some(name) => Err(Error::NotAStore {
                 path: disk.path().to_owned(),
                 why: format!(
-                    "it has no file {own} and holds other files, such as {name}. Choose an empty \
+                    "the directory has no file {own}, but others, such as {name}; choose an empty \
                      or new directory"
                 ),
             }),
@@ -159,7 +159,11 @@ pub(super) fn no_store(disk: &Disk) -> Error {
 pub(super) fn store_exists(disk: &Disk) -> Error {
     Error::InvalidOption {
         option: "error_if_exists",
-        why: format!("{} holds a store already", disk.path().display()),
+        why: format!(
+            "{} already holds a store; open it without error_if_exists, or choose another \
+             directory",
+            disk.path().display()
+        ),
     }
 }
 

@@ -127,7 +127,7 @@ impl BackgroundScheduler {
         };
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(guarded).map_err(|refused| {
-            let remedy = "let the process have more threads or memory";
+            let remedy = "raise the process's limits of threads and memory";
             error(name, format!("could not be started: {refused}; {remedy}"))
         })?;
         self.threads.lock().push(thread);
@@ -242,7 +242,7 @@ impl BackgroundScheduler {
 
     /// If no thread is in a step, how many steps there were. Who gets the same number before and
     /// after a look at the store looked while nothing was done.
-    pub(crate) fn rests_since(&self) -> Option<u64> {
+    pub(crate) fn idle_epoch(&self) -> Option<u64> {
         let state = self.state.lock();
         (state.running == 0).then_some(state.steps)
     }

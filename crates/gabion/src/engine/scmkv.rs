@@ -49,7 +49,7 @@ fn store_options(options: &Options) -> StoreOptions {
         Durability::Sync => Flushed::Strict,
         Durability::Interval(_) | Durability::Buffered => Flushed::Relaxed,
     };
-    let capacity = match options.mapped.records_planned {
+    let capacity = match options.mapped.expected_records {
         0 => RECORDS_PLANNED,
         planned => planned,
     };
@@ -156,13 +156,13 @@ impl PoolStore for Scmkv {
             compactions: store.cleaned_pages,
             mapped: MappedStats {
                 hash_buckets: store.buckets,
-                is_enlarging: store.is_enlarging,
+                is_growing: store.is_growing,
                 longest_chain_lines: store.longest_chain_lines,
                 page_bytes: store.page_bytes,
                 pages_max: store.pages_max,
                 cleaned_pages: store.cleaned_pages,
                 moved_bytes: store.moved_bytes,
-                rolled_back: store.rolled_back,
+                lost_records: store.lost_records,
                 pages: self.pages().iter().map(page).collect(),
                 ..MappedStats::default()
             },

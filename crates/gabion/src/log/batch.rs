@@ -316,7 +316,7 @@ impl<'a> KeyspaceEvent<'a> {
         let event = match what {
             EVENT_MADE | EVENT_DROPPED => {
                 let name = str::from_utf8(reader.bytes()?)
-                    .map_err(|_| reader.malformed("the name of a keyspace is no UTF-8"))?;
+                    .map_err(|_| reader.malformed("the name of a keyspace is not UTF-8"))?;
                 match what {
                     EVENT_MADE => KeyspaceEvent::Made { name },
                     _ => KeyspaceEvent::Dropped { name },
@@ -328,7 +328,7 @@ impl<'a> KeyspaceEvent<'a> {
                 last: reader.bytes()?,
             },
             EVENT_VOID => KeyspaceEvent::Void,
-            _ => return Err(reader.malformed("an event is of a kind that is not known")),
+            _ => return Err(reader.malformed("the kind of an event is unknown")),
         };
         match reader.is_empty() {
             true => Ok((seq, keyspace, event)),
@@ -414,7 +414,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<LogOps<'_>, MalformedPayload> {
                 numbers: Numbers::Own,
             })
         }
-        _ => Err(reader.malformed("the log record is of a kind that this version does not know")),
+        _ => Err(reader.malformed("the kind of the log record is unknown to this version")),
     }
 }
 
@@ -431,9 +431,7 @@ impl<'a> LogOps<'a> {
             return Err(self.reader.malformed("a sequence number is out of range"));
         }
         let Some(kind) = Kind::from_u8(self.reader.u8()?) else {
-            return Err(self
-                .reader
-                .malformed("a write is of a kind that is not known"));
+            return Err(self.reader.malformed("the kind of a write is unknown"));
         };
         let keyspace = self.reader.varint_u32()?;
         let key_len = self.reader.varint_u32()?;

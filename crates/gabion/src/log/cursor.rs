@@ -157,7 +157,7 @@ impl LogCursor {
         let stands = Lsn::new(segment, reader.offset());
         if segment == end.segment() {
             if stands < end {
-                return Err(self.damage(stands, "the bytes are no valid log record"));
+                return Err(self.damage(stands, "the bytes are not a valid log record"));
             }
             self.at = stands;
             return Ok(Some(CursorStep::End));

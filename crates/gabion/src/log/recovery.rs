@@ -162,11 +162,11 @@ pub(super) fn for_each_operation(
     for operation in decode(payload).map_err(damaged)? {
         let operation = operation.map_err(damaged)?;
         if operation.keyspace >= keyspaces {
-            let what = format!("a record names keyspace {}, unknown", operation.keyspace);
+            let what = format!("a record names the unknown keyspace {}", operation.keyspace);
             return Err(corruption(disk, segment, offset, what));
         }
         if operation.kind == Kind::Operand {
-            let what = "a record has an operand as no log has it".to_owned();
+            let what = "the operand of a record does not decode".to_owned();
             return Err(corruption(disk, segment, offset, what));
         }
         apply(operation)?;
@@ -281,7 +281,7 @@ impl<'a> Replay<'a> {
                 return Err(corruption(disk, segment, 0, what));
             }
             if length > Lsn::PART_MAX {
-                let what = format!("its sealed length of {length} bytes is impossible");
+                let what = format!("the sealed length of {length} bytes is impossible");
                 return Err(corruption(disk, segment, 0, what));
             }
             proof = Lsn::new(segment, length);
@@ -356,7 +356,7 @@ impl<'a> Replay<'a> {
         if sealed.is_none() {
             self.unread.push(segment);
         }
-        let why = "the bytes are no valid log record";
+        let why = "the bytes are not a valid log record";
         self.doubt = (!valid).then(|| Cut {
             at: self.end.end,
             why: why.to_owned(),
@@ -494,7 +494,7 @@ impl ReplayEnd {
         // The next segment says where the log ended before. Where nothing was read, and nothing is
         // kept, that is where readers stand.
         if self.segments.is_empty() && self.kept.segments.is_empty() {
-            let reached = readers.iter().filter(|at| !self.kept.is_cut_off(**at));
+            let reached = readers.iter().filter(|at| !self.kept.is_invalidated(**at));
             self.end = reached.copied().max().unwrap_or(self.end);
         }
         if self.segments.is_empty()

@@ -46,13 +46,13 @@ impl LogRetention {
     }
 
     /// Whether a reader at that position is cut off.
-    pub(super) fn is_cut_off(&self, at: Lsn) -> bool {
+    pub(super) fn is_invalidated(&self, at: Lsn) -> bool {
         at < self.cut
     }
 
     /// The first segment that a reader needs who is not cut off.
     pub(super) fn from(&self) -> Option<u64> {
-        let readers = self.readers.iter().filter(|at| !self.is_cut_off(**at));
+        let readers = self.readers.iter().filter(|at| !self.is_invalidated(**at));
         readers.map(|at| at.segment()).min()
     }
 
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(take_all(&mut kept, 500), [0; 0]);
         // The first one goes for its bytes, the others as nobody is left for them.
         assert_eq!(take_all(&mut kept, 499), [1, 2, 3]);
-        assert!(kept.is_cut_off(slow) && !kept.is_cut_off(fast));
+        assert!(kept.is_invalidated(slow) && !kept.is_invalidated(fast));
         assert_eq!((kept.from(), kept.bytes()), (Some(4), 200));
     }
 
@@ -121,7 +121,7 @@ mod tests {
     fn who_has_read_all_that_went_is_not_cut_off() {
         let mut kept = kept(&[Lsn::new(1, 100)], &[100; 2]);
         assert_eq!(take_all(&mut kept, 100), [1]);
-        assert!(!kept.is_cut_off(Lsn::new(1, 100)));
-        assert!(kept.is_cut_off(Lsn::new(1, 99)));
+        assert!(!kept.is_invalidated(Lsn::new(1, 100)));
+        assert!(kept.is_invalidated(Lsn::new(1, 99)));
     }
 }

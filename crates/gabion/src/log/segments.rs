@@ -306,7 +306,7 @@ impl Segments {
         if is_kept(self.look_at_room()) {
             return Ok(());
         }
-        let operation = "take of the room that is kept for deletes for";
+        let operation = "use the space reserved for deletes for";
         Err(self.no_room(operation, &log_name(segment)))
     }
 
@@ -318,7 +318,7 @@ impl Segments {
     ) -> Result<()> {
         let left = self.look_at_room();
         match left.free_bytes < live_bytes + left.kept_bytes / MERGES_LEAVE_ONE_IN {
-            true => Err(self.no_room("take of the room that flushes need for", &name())),
+            true => Err(self.no_room("use the space reserved for flushes for", &name())),
             false => Ok(()),
         }
     }
@@ -474,8 +474,8 @@ impl Segments {
     }
 
     /// Whether a reader at that position is cut off.
-    pub(super) fn is_cut_off(&self, at: Lsn) -> bool {
-        self.live.lock().kept.is_cut_off(at)
+    pub(super) fn is_invalidated(&self, at: Lsn) -> bool {
+        self.live.lock().kept.is_invalidated(at)
     }
 
     /// Keeps segments for readers at these positions from now on, and removes what they do not

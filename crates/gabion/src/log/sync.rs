@@ -329,8 +329,8 @@ impl LogSyncer {
     }
 
     /// Whether the log is kept no more for a reader at that position, which was too slow.
-    pub(crate) fn is_cut_off(&self, at: Lsn) -> bool {
-        self.segments.is_cut_off(at)
+    pub(crate) fn is_invalidated(&self, at: Lsn) -> bool {
+        self.segments.is_invalidated(at)
     }
 
     /// The first segment that a reader needs, if there is any.

@@ -317,7 +317,7 @@ impl LogTail {
 
     fn cut_at_durable(&self, durable: Lsn) -> Error {
         let what = format!(
-            "the bytes are no valid log record, but the log was durable up to offset {} of \
+            "the bytes are not a valid log record, but the log was durable up to offset {} of \
              segment {:x}",
             durable.offset(),
             durable.segment()

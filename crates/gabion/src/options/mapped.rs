@@ -12,7 +12,7 @@ use crate::Result;
 /// ```
 /// use gabion::{Engine, MappedOptions, Options};
 ///
-/// let mapped = MappedOptions::default().pool_bytes(1 << 30).records_planned(1_000_000);
+/// let mapped = MappedOptions::default().pool_bytes(1 << 30).expected_records(1_000_000);
 /// let options = Options::default().engine(Engine::Scmkv).mapped(mapped);
 /// # options.check().unwrap();
 /// ```
@@ -35,7 +35,7 @@ pub struct MappedOptions {
     pub checkpoints: bool,
     /// Number of records to plan for: the hash table begins with at least twice as many buckets.
     /// With many more records, it doubles while the store is in use. Default: 0, for 65,536.
-    pub records_planned: u64,
+    pub expected_records: u64,
 }
 
 impl Default for MappedOptions {
@@ -44,7 +44,7 @@ impl Default for MappedOptions {
             pool_bytes: 8 << 30,
             pool_path: None,
             checkpoints: true,
-            records_planned: 0,
+            expected_records: 0,
         }
     }
 }
@@ -53,7 +53,7 @@ setters!(MappedOptions {
     pool_bytes: u64,
     pool_path: Option<PathBuf>,
     checkpoints: bool,
-    records_planned: u64,
+    expected_records: u64,
 });
 
 impl MappedOptions {
@@ -62,7 +62,7 @@ impl MappedOptions {
         check_rules(&[(
             "pool_bytes",
             (64 << 20..=1 << 47).contains(&self.pool_bytes),
-            "64 MiB are the least that a store needs, and 128 TiB the most that it can use",
+            "it must be between 64 MiB and 128 TiB",
         )])
     }
 }

@@ -47,25 +47,25 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Fail if the store exists. Default: false.
     pub error_if_exists: bool,
-    /// Open the store for reading only: nothing is written, not even a lock file, so the directory
-    /// may be one that nobody can write to. Any number of processes may do so at the same time, as
-    /// long as nobody has the store open for writing. What only the log has is recovered into
-    /// memory, and of a [mapped](crate::Capabilities::mapped) store each page that changes when it
-    /// is opened. Nothing is synced: after the death of a writer, what is read may be what a power
-    /// loss undoes. Changes are [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly).
+    /// Open the store read-only. Nothing is written, not even a lock file, so the directory may be
+    /// read-only too. Any number of processes may have the store open in this way at the same time,
+    /// as long as none has it open for writing. The store recovers into memory what only the log
+    /// has, and the pages of a [mapped](crate::Capabilities::mapped) store that change in a
+    /// recovery. It syncs nothing: after the death of a writer, readers may see writes that a power
+    /// loss undoes. Writes fail with [`Error::OpenedReadOnly`](crate::Error::OpenedReadOnly).
     /// Default: false.
     pub read_only: bool,
-    /// Follow the store: open it for reading only while another process has it open for writing, or
-    /// nobody. A follower sees the store as it was after some write, and goes on with
-    /// [`Db::catch_up`](crate::Db::catch_up). Nothing is written and nothing is locked, so any
-    /// number of followers may read, also from a directory that nobody can write to. Tables that
-    /// the writer has removed stay on the medium as long as a follower needs them. It takes memory
-    /// for what the writer has in its MemTables, and a descriptor for each table. Engines with
-    /// [it](crate::Capabilities::followers). Default: false.
+    /// Open the store as a follower: read-only, whether or not another process has it open for
+    /// writing. A follower sees the store as of some write, and moves on with
+    /// [`Db::catch_up`](crate::Db::catch_up). It writes and locks nothing, so any number of
+    /// followers may read, also from a read-only directory. Tables that the writer has removed stay
+    /// on the medium as long as a follower needs them. A follower needs memory for the writes that
+    /// the writer has in its MemTables, and a descriptor for each table. Only engines with
+    /// [followers](crate::Capabilities::followers). Default: false.
     pub follower: bool,
-    /// What writes survive unless they ask for something else, such as by
-    /// [`Keyspace::put_with`](crate::Keyspace::put_with). Default: [`Durability::Interval`] with
-    /// 100 ms.
+    /// The durability of writes that do not ask for another one, as
+    /// [`Keyspace::put_with`](crate::Keyspace::put_with) does. Default: [`Durability::Interval`]
+    /// with 100 ms.
     pub durability: Durability,
 
     // Resources.
@@ -101,8 +101,8 @@ pub struct Options {
     /// into memory, at most as many as the MemTables may hold; records that are already in tables
     /// are only read. At least 1 KiB. Default: 1 GiB.
     pub log_bytes_max: u64,
-    /// Size of what is kept of the log for [consumers](crate::Db::consumer) alone, in bytes. What
-    /// is more goes, and the slowest consumer is cut off: it is told so by
+    /// Limit of the log that is kept for [consumers](crate::Db::consumer) alone, in bytes. Beyond
+    /// it the store removes the oldest part of that log. A consumer that still needed it gets
     /// [`Error::ChangesGone`](crate::Error::ChangesGone). Default: 1 GiB.
     pub changes_bytes_max: u64,
 
@@ -219,23 +219,23 @@ impl Options {
             (
                 "durability",
                 !is_zero(self.durability),
-                "an interval of zero is Durability::Sync; ask for that",
+                "an interval of zero is not possible; use Durability::Sync",
             ),
             (
                 "memory_bytes_max",
                 sizes.bytes_max >= sizes.memtables / 4,
-                "in bytes, at least a quarter of memtable_budget_bytes, or 256 KiB if that is not \
+                "it must be at least a quarter of memtable_budget_bytes, or 256 KiB if that is not \
                  set; 0 stands for the default",
             ),
             (
                 "background_threads",
                 self.background_threads <= BACKGROUND_THREADS_MAX,
-                "at most 1024 threads; more than there are processors gain little",
+                "it must be at most 1024 threads",
             ),
             (
                 "log_bytes_max",
                 self.log_bytes_max >= 1 << 10,
-                "at least 1024 bytes are needed",
+                "it must be at least 1024 bytes",
             ),
             (
                 "compression",
@@ -245,17 +245,17 @@ impl Options {
             (
                 "space_amplification_max",
                 self.space_amplification_max >= 1.25,
-                "1.25 is the least that can be kept",
+                "it must be at least 1.25",
             ),
             (
                 "garbage_age_max",
                 self.garbage_age_max >= Duration::from_secs(1),
-                "ages are counted in seconds",
+                "it must be at least one second",
             ),
             (
                 "expiry_lag_max",
                 self.expiry_lag_max >= Duration::from_secs(1),
-                "what is sooner would never rest",
+                "it must be at least one second",
             ),
         ])
     }

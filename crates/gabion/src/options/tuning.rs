@@ -37,7 +37,7 @@ pub struct Tuning {
     /// if the form is adaptive. Sorting new keys costs such a scan some microseconds, and all
     /// others a walk over several sorted parts. Ordering a MemTable of 2 MiB costs some
     /// milliseconds once, and from then on a put costs about half as much again. Default: 16.
-    pub searches_until_ordered: u32,
+    pub scans_until_ordered: u32,
 
     // Tables.
     /// Size of a table's blocks in bytes before compression, 64 to 32,768. Default: 4,096, one page
@@ -79,7 +79,7 @@ pub struct Tuning {
     pub background_bytes_per_second_max: u64,
     /// Whether single writes of several threads run in parallel or one after the other. Default: in
     /// parallel with more than two processors.
-    pub writers_side_by_side: bool,
+    pub concurrent_writers: bool,
 
     // For tests.
     /// Where the store gets the time from. Default: the system's clock.
@@ -92,7 +92,7 @@ impl Default for Tuning {
             memtable_budget_bytes: None,
             cache_bytes: None,
             memtable_form: MemTableForm::default(),
-            searches_until_ordered: 16,
+            scans_until_ordered: 16,
             block_bytes: 4096,
             filter_bits_per_key: 10,
             paranoid_checks: false,
@@ -102,7 +102,7 @@ impl Default for Tuning {
             sublevels_max: 8,
             read_weight: 10,
             background_bytes_per_second_max: 0,
-            writers_side_by_side: std::thread::available_parallelism()
+            concurrent_writers: std::thread::available_parallelism()
                 .is_ok_and(|processors| processors.get() > PROCESSORS_OF_ONE_LANE),
             clock: Clock::system(),
         }
@@ -113,7 +113,7 @@ setters!(Tuning {
     memtable_budget_bytes: u64,
     cache_bytes: u64,
     memtable_form: MemTableForm,
-    searches_until_ordered: u32,
+    scans_until_ordered: u32,
     block_bytes: usize,
     filter_bits_per_key: u32,
     paranoid_checks: bool,
@@ -123,7 +123,7 @@ setters!(Tuning {
     sublevels_max: usize,
     read_weight: u32,
     background_bytes_per_second_max: u64,
-    writers_side_by_side: bool,
+    concurrent_writers: bool,
     clock: Clock,
 });
 
@@ -135,37 +135,37 @@ impl Tuning {
                 "memtable_budget_bytes",
                 self.memtable_budget_bytes
                     .is_none_or(|bytes| bytes >= 1 << 10),
-                "at least 1024 bytes are needed",
+                "it must be at least 1024 bytes",
             ),
             (
                 "block_bytes",
                 (64..=32 << 10).contains(&self.block_bytes),
-                "blocks have 64 to 32768 bytes",
+                "it must be 64 to 32768 bytes",
             ),
             (
                 "filter_bits_per_key",
                 self.filter_bits_per_key <= 32,
-                "at most 32 bits are useful",
+                "it must be at most 32 bits",
             ),
             (
                 "bucket_bytes",
                 self.bucket_bytes >= 1 << 10,
-                "at least 1024 bytes are needed",
+                "it must be at least 1024 bytes",
             ),
             (
                 "split_ways",
                 (2..=64).contains(&self.split_ways),
-                "a split makes 2 to 64 buckets",
+                "it must be between 2 and 64",
             ),
             (
                 "sublevels_min",
                 (2..=self.sublevels_max).contains(&self.sublevels_min),
-                "it lies between 2 and sublevels_max",
+                "it must be between 2 and sublevels_max",
             ),
             (
                 "sublevels_max",
                 (2..=64 / INITIAL_LEVELS).contains(&self.sublevels_max),
-                "it lies between 2 and 21",
+                "it must be between 2 and 21",
             ),
         ])
     }

@@ -66,7 +66,7 @@ impl FromStr for Durability {
                 .map(|ms| Durability::Interval(Duration::from_millis(ms)))
                 .ok_or_else(|| {
                     format!(
-                        "{text:?} is no durability; use sync, interval:MILLISECONDS or buffered"
+                        "{text:?} is not a durability; use sync, interval:MILLISECONDS or buffered"
                     )
                 }),
         }
@@ -112,7 +112,7 @@ impl FromStr for TableReads {
         match text {
             "mapped" => Ok(TableReads::Mapped),
             "cached" => Ok(TableReads::Cached),
-            _ => Err(format!("{text:?} is no way to read; use mapped or cached")),
+            _ => Err(format!("{text:?} is not a read mode; use mapped or cached")),
         }
     }
 }
@@ -122,7 +122,7 @@ impl FromStr for TableReads {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemTableForm {
     /// Each bucket adapts by itself: a hash table, until range scans have met new writes in one
-    /// MemTable [often enough](crate::Tuning::searches_until_ordered); then ordered, until a
+    /// MemTable [often enough](crate::Tuning::scans_until_ordered); then ordered, until a
     /// MemTable without scans is flushed.
     #[default]
     Adaptive,
@@ -153,7 +153,7 @@ impl FromStr for MemTableForm {
             "hash" => Ok(MemTableForm::Hash),
             "ordered" => Ok(MemTableForm::Ordered),
             _ => Err(format!(
-                "{text:?} is no form of a MemTable; use adaptive, hash or ordered"
+                "{text:?} is not a MemTable form; use adaptive, hash or ordered"
             )),
         }
     }
@@ -197,11 +197,12 @@ impl Compression {
     /// Why it cannot be had, if so.
     pub(super) fn check(self) -> Result<(), &'static str> {
         match self {
-            Compression::Zstd(_) if !cfg!(feature = "zstd") => {
-                Err("this program was built without the feature zstd of gabion; use none or lz4")
-            }
+            Compression::Zstd(_) if !cfg!(feature = "zstd") => Err(
+                "this program was built without the feature zstd of gabion; use none or lz4, or \
+                 build it with zstd",
+            ),
             Compression::Zstd(level) if !(1..=19).contains(&level) => {
-                Err("the levels of Zstandard are 1 to 19")
+                Err("the level of Zstandard must be between 1 and 19")
             }
             _ => Ok(()),
         }
@@ -233,7 +234,7 @@ impl FromStr for Compression {
                 .map(Compression::Zstd),
         };
         let compression = compression
-            .ok_or_else(|| format!("{text:?} is no compression; use none, lz4 or zstd:LEVEL"))?;
+            .ok_or_else(|| format!("{text:?} is not a compression; use none, lz4 or zstd:LEVEL"))?;
         compression
             .check()
             .map(|()| compression)

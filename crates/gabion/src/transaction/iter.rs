@@ -258,7 +258,7 @@ impl Sources<'_> {
         };
         if merges::is_open(&operands) {
             let base = stored.map(|(_, value)| StoredRecord::new(Kind::Put, value));
-            merges::put_onto(&mut operands, base.as_ref())?;
+            merges::set_base(&mut operands, base.as_ref())?;
         }
         operands.read(merges::asked(&self.operator, key, self.moment))
     }

@@ -42,14 +42,14 @@ pub(super) fn is_open(operands: &Operands) -> bool {
 }
 
 /// Puts operands on top of what the store has.
-pub(super) fn put_onto(operands: &mut Operands, base: Option<&StoredRecord>) -> Result<()> {
+pub(super) fn set_base(operands: &mut Operands, base: Option<&StoredRecord>) -> Result<()> {
     match base.map(StoredRecord::parts) {
         Some((kind, stored)) => {
-            let put = operands.put_onto(0, kind, stored);
+            let put = operands.set_base(0, kind, stored);
             put.map_err(malformed_in_memory)
         }
         None => {
-            operands.put_onto_nothing();
+            operands.set_no_base();
             Ok(())
         }
     }
@@ -64,7 +64,7 @@ pub(super) fn onto_own(
 ) -> Result<Option<StoredRecord>> {
     let mut operands = Operands::one(operand);
     if let Some(own) = own {
-        put_onto(&mut operands, own)?;
+        set_base(&mut operands, own)?;
     }
     let (kind, stored) = operands.settled(asked);
     Ok((kind != Kind::Delete).then(|| StoredRecord::new(kind, Slice::new(&stored))))

@@ -218,7 +218,7 @@ impl Transaction {
             let held = self.open.read()?;
             let engine = &self.store.engine;
             let base = engine.find_record(keyspace.inner(), key, Some(held.point()))?;
-            merges::put_onto(&mut operands, base.as_ref())?;
+            merges::set_base(&mut operands, base.as_ref())?;
         }
         let operator = keyspace.inner().merge_operator();
         operands.read(merges::asked(&operator, key, moment))
@@ -539,7 +539,7 @@ impl Transaction {
         }
         let steps = |bytes: usize| bytes / HELD_STEP;
         if steps(all) > steps(self.bytes.get()) {
-            let held = self.held.get_or_init(|| self.store.engine.hold_memory());
+            let held = self.held.get_or_init(|| self.store.engine.charge_memory());
             if let Some(held) = held {
                 held.set((steps(all) * HELD_STEP) as u64);
             }

@@ -169,7 +169,7 @@ fn a_checkpoint_in_the_file_system_shares_the_tables_of_wipdb() {
 
         // The place is taken now, and nothing of it is harmed.
         let error = db.checkpoint(&copy).unwrap_err().to_string();
-        assert!(error.contains("exists already"), "{error}");
+        assert!(error.contains("already exists"), "{error}");
         db.delete_range::<&[u8]>(..).unwrap();
         db.compact::<&[u8]>(..).unwrap();
         db.close().unwrap();
@@ -222,7 +222,7 @@ fn what_cannot_be_a_checkpoint_is_told_and_leaves_nothing() {
         .mapped(
             MappedOptions::default()
                 .pool_bytes(64 << 20)
-                .records_planned(64),
+                .expected_records(64),
         );
     let db = options.open(path("pool")).unwrap();
     let error = db.checkpoint(path("of the pool")).unwrap_err();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gabion::{CompactionFilter, Db, Engine, Error, Filtered, Keyspace, KeyspaceOptions, Snapshot};
+use gabion::{
+    CompactionFilter, Db, Engine, Error, FilterDecision, Keyspace, KeyspaceOptions, Snapshot,
+};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -18,12 +20,12 @@ use crate::support::{
 struct Threshold(Arc<AtomicU64>);
 
 impl CompactionFilter for Threshold {
-    fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
+    fn filter(&self, _key: &[u8], value: &[u8]) -> FilterDecision {
         // ORDER: Relaxed; nothing else depends on it.
         match filtered(value, self.0.load(Ordering::Relaxed)) {
-            None => Filtered::Remove,
-            Some(kept) if kept == value => Filtered::Keep,
-            Some(kept) => Filtered::Replace(kept),
+            None => FilterDecision::Remove,
+            Some(kept) if kept == value => FilterDecision::Keep,
+            Some(kept) => FilterDecision::Replace(kept),
         }
     }
 }
@@ -140,7 +142,7 @@ fn snapshots_see_what_they_saw_and_the_rest_is_filtered() {
 struct Panics;
 
 impl CompactionFilter for Panics {
-    fn filter(&self, _key: &[u8], _value: &[u8]) -> Filtered {
+    fn filter(&self, _key: &[u8], _value: &[u8]) -> FilterDecision {
         panic!("on purpose")
     }
 }
@@ -149,8 +151,8 @@ impl CompactionFilter for Panics {
 struct Longer;
 
 impl CompactionFilter for Longer {
-    fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
-        Filtered::Replace([value, b"+"].concat())
+    fn filter(&self, _key: &[u8], value: &[u8]) -> FilterDecision {
+        FilterDecision::Replace([value, b"+"].concat())
     }
 }
 
@@ -210,11 +212,11 @@ fn a_full_compaction_asks_about_each_value_once() {
 struct SeesOld(Arc<AtomicU64>);
 
 impl CompactionFilter for SeesOld {
-    fn filter(&self, _key: &[u8], value: &[u8]) -> Filtered {
+    fn filter(&self, _key: &[u8], value: &[u8]) -> FilterDecision {
         // ORDER: Relaxed; nothing else depends on it.
         self.0
             .fetch_add(u64::from(value == b"old"), Ordering::Relaxed);
-        Filtered::Keep
+        FilterDecision::Keep
     }
 }
 

@@ -220,7 +220,7 @@ fn readers_never_see_time_go_back_nor_half_a_batch() {
             .background_threads(threads)
             .tuning(
                 small_tuning()
-                    .writers_side_by_side(threads != 2)
+                    .concurrent_writers(threads != 2)
                     .memtable_budget_bytes(128 << 10)
                     .split_ways(2 + 3 * round),
             )
@@ -359,7 +359,7 @@ fn single_writes_side_by_side_are_seen_in_their_order() {
             .background_threads(2)
             .tuning(
                 small_tuning()
-                    .writers_side_by_side(side_by_side)
+                    .concurrent_writers(side_by_side)
                     .memtable_budget_bytes(128 << 10)
                     // With buckets of the usual tests' size, the writers may come to wait for the
                     // syncs of thousands of tables of a few entries.

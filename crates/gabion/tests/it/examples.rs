@@ -28,7 +28,7 @@ fn every_example_runs_twice_and_says_what_it_did() {
         (
             "isolation",
             "Snapshot: both commits succeed\non call after it: 0\n\
-             Serializable: the transaction conflicts with a write to the key \"alice\"",
+             Serializable: the transaction conflicts with a later write to the key \"alice\"",
         ),
         (
             "session_store",

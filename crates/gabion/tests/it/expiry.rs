@@ -87,7 +87,7 @@ impl Merge for Texts {
         }
     }
 
-    fn full(
+    fn full_merge(
         &self,
         _key: &[u8],
         base: Option<&[u8]>,
@@ -97,7 +97,7 @@ impl Merge for Texts {
         Ok(operands.iter().fold(base, |text, own| merged(text, own)))
     }
 
-    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let goes_together =
             left.last() != Some(&b'!') && right != b"!" && !right.len().is_multiple_of(3);
         goes_together.then(|| [left, b"+", right].concat())
@@ -259,7 +259,7 @@ impl Machine {
                 self.twin.insert(key, (value, Some(expires)));
             }
         } else {
-            let changed = self.keyspace.persist_key(&key).unwrap();
+            let changed = self.keyspace.remove_expiry(&key).unwrap();
             assert_eq!(changed, own.as_ref().is_some_and(|own| own.1.is_some()));
             if let Some((value, _)) = own {
                 self.twin.insert(key, (value, None));
@@ -359,7 +359,8 @@ impl Machine {
             // The store has seen what its clock showed.
             self.now();
             drop(self.db.snapshot());
-            self.clock.set_by([-5, -1, 3][self.random.index(3)]);
+            self.clock
+                .shift_unix_time([-5, -1, 3][self.random.index(3)]);
         }
         self.now();
     }
@@ -702,7 +703,7 @@ fn a_keyspace_has_a_default() {
     assert!(keyspace.compare_and_swap("swap", None, Some(b"1")).unwrap());
     keyspace.put_expiring("later", "1", 2 * minute).unwrap();
     keyspace.put("kept", "1").unwrap();
-    assert!(keyspace.persist_key("kept").unwrap());
+    assert!(keyspace.remove_expiry("kept").unwrap());
     keyspace.update("kept", |_| Some("2")).unwrap();
     db.close().unwrap();
     let db = open();
@@ -753,14 +754,14 @@ fn tables_of_which_all_has_expired_go_unread() {
         let before = db.stats();
         let (bytes, expired) = (before.table_bytes, before.garbage.expired_bytes);
         assert!(bytes > 0 && expired > bytes / 2 && expired <= bytes);
-        assert_eq!(before.dropped_unread, 0);
+        assert_eq!(before.expired_tables_dropped, 0);
         let compacted = db.compact::<&[u8]>(..);
         match everything {
             true => {
                 compacted.unwrap();
                 let after = db.stats();
                 assert_eq!((after.table_bytes, after.garbage.expired_bytes), (0, 0));
-                assert_eq!(after.dropped_unread, before.tables);
+                assert_eq!(after.expired_tables_dropped, before.tables);
                 assert_eq!(db.iter().count(), 0);
             }
             false => {

@@ -352,8 +352,8 @@ fn the_clock_jumps_and_all_else_goes_on() {
             let seconds = 1 + random.below(seconds);
             match random.below(3) {
                 0 => clock.advance(Duration::from_secs(seconds)),
-                1 => clock.set_by(-i64::try_from(seconds).unwrap()),
-                _ => clock.set_by(i64::try_from(seconds).unwrap()),
+                1 => clock.shift_unix_time(-i64::try_from(seconds).unwrap()),
+                _ => clock.shift_unix_time(i64::try_from(seconds).unwrap()),
             }
             for _ in 0..30 {
                 let key = key_of(random.below(200));

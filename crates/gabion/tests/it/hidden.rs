@@ -39,7 +39,7 @@ fn hidden_keyspaces_are_apart_from_those_of_users() {
         let dir = tempfile::tempdir().unwrap();
         let open = || small_options().engine(engine).open(dir.path()).unwrap();
         let db = open();
-        let notes = db.hidden_keyspace("notes").unwrap();
+        let notes = db.reserved_keyspace("notes").unwrap();
         let users = db.keyspace("notes").unwrap();
         assert_ne!(notes.id(), users.id());
         let mut batch = WriteBatch::new();
@@ -51,7 +51,7 @@ fn hidden_keyspaces_are_apart_from_those_of_users() {
         let db = open();
         assert_eq!(db.keyspace_names(), ["default", "notes"], "{engine}");
         let of = |keyspace: &gabion::Keyspace| keyspace.get("key").unwrap().unwrap().to_vec();
-        assert_eq!(of(&db.hidden_keyspace("notes").unwrap()), b"of a tool");
+        assert_eq!(of(&db.reserved_keyspace("notes").unwrap()), b"of a tool");
         assert_eq!(of(&db.keyspace("notes").unwrap()), b"of a user");
         for name in ["gabion.notes", "gabion.", "gabion.other"] {
             let refused = [db.keyspace(name).err(), db.existing_keyspace(name).err()];
@@ -67,7 +67,7 @@ fn hidden_keyspaces_are_apart_from_those_of_users() {
             db.drop_keyspace("gabion.notes").unwrap();
             assert_eq!(of(&db.keyspace("notes").unwrap()), b"of a user");
             assert!(
-                db.hidden_keyspace("notes")
+                db.reserved_keyspace("notes")
                     .unwrap()
                     .get("key")
                     .unwrap()

@@ -137,7 +137,7 @@ fn merges_of_many_threads_add_up() {
     for engine in engines_on_disks() {
         for side_by_side in [false, true] {
             let mut options = small_options().engine(engine).background_threads(2);
-            options.tuning.writers_side_by_side = side_by_side;
+            options.tuning.concurrent_writers = side_by_side;
             let sim = SimDisk::new();
             let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
             let keyspace = db.keyspace_with("counters", &counters()).unwrap();
@@ -187,7 +187,7 @@ impl Merge for Fails {
         "fails"
     }
 
-    fn full(
+    fn full_merge(
         &self,
         _key: &[u8],
         base: Option<&[u8]>,
@@ -263,7 +263,7 @@ fn an_operator_that_fails_fails_one_key() {
             "fails"
         }
 
-        fn partial(&self, _: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        fn partial_merge(&self, _: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
             Some([left, right].concat())
         }
     }

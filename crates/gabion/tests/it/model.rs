@@ -148,7 +148,7 @@ fn a_store_that_gathers_small_tables_equals_its_twin() {
     let sets = sets.into_iter().enumerate();
     let totals = run_sets(Engine::Wip, sets, action::appending);
     let cases = setting("GABION_CASES", 20);
-    assert!(totals.gathered > 20 * cases, "{totals:?}");
+    assert!(totals.coalesced_tables > 20 * cases, "{totals:?}");
 }
 
 #[test]

@@ -38,14 +38,14 @@ const NUMBERS: [(&str, Setter); 20] = [
         own.space_amplification_max(fraction(n))
     }),
     ("pool_bytes", |own, n| mapped(own, |own| own.pool_bytes(n))),
-    ("records_planned", |own, n| {
-        mapped(own, |own| own.records_planned(n))
+    ("expected_records", |own, n| {
+        mapped(own, |own| own.expected_records(n))
     }),
     ("memtable_budget_bytes", |own, n| {
         tuned(own, |own| own.memtable_budget_bytes(n))
     }),
-    ("searches_until_ordered", |own, n| {
-        tuned(own, |own| own.searches_until_ordered(narrow(n)))
+    ("scans_until_ordered", |own, n| {
+        tuned(own, |own| own.scans_until_ordered(narrow(n)))
     }),
     ("cache_bytes", |own, n| tuned(own, |own| own.cache_bytes(n))),
     ("memory_bytes_max", Options::memory_bytes_max),
@@ -135,7 +135,10 @@ fn each_number_is_refused_with_a_sentence_or_works() {
                     }
                     // A pool that is larger than any disk, or smaller than what is planned.
                     Err(error) if error.is_no_space() || is_too_large(&error) => {
-                        assert!(["pool_bytes", "records_planned"].contains(&name), "{error}");
+                        assert!(
+                            ["pool_bytes", "expected_records"].contains(&name),
+                            "{error}"
+                        );
                     }
                     Err(error) => panic!("{engine}, {name} {number}: {error}"),
                 }

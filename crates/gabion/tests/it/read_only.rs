@@ -47,7 +47,7 @@ fn assert_reads(sim: &SimDisk, options: &Options, twin: Option<&Twin>) {
     refuses_changes(&db);
     assert_eq!(sim.ops(), operations, "changes");
     db.wait_idle().unwrap();
-    assert!(db.stats().read_only.unwrap().contains("reading only"));
+    assert!(db.stats().read_only.unwrap().contains("opened read-only"));
     let snapshot = db.snapshot();
     drop(db.begin().unwrap());
     db.close().unwrap();
@@ -220,7 +220,7 @@ fn a_mapped_store_is_looked_at() {
                 ] {
                     assert!(matches!(refused, Err(Error::OpenedReadOnly)), "{refused:?}");
                 }
-                assert!(db.stats().read_only.unwrap().contains("reading only"));
+                assert!(db.stats().read_only.unwrap().contains("opened read-only"));
                 db.wait_idle().unwrap();
             }
             let error = options.clone().open(dir.path()).unwrap_err();

@@ -223,7 +223,7 @@ fn check_lost(
             assert_eq!(pairs.get_key_value(pair.0), Some(pair));
         }
         for (key, value) in pairs.iter().filter(|(key, _)| !found.contains_key(*key)) {
-            let holds = |lost: &gabion::Lost| {
+            let holds = |lost: &gabion::LostEntries| {
                 lost.keyspace.as_ref().is_none_or(|own| own == name)
                     && lost.above.as_ref().is_none_or(|above| above < key)
                     && lost.below.as_ref().is_none_or(|below| key < below)
@@ -496,7 +496,7 @@ fn the_directory_of_a_repair_is_new_and_the_store_stays() {
         assert_eq!(db.get("basket").unwrap().as_deref(), Some(&b"sand"[..]));
     }
     let taken = gabion::repair(path("store"), path("new")).unwrap_err();
-    assert!(taken.to_string().contains("exists already"), "{taken}");
+    assert!(taken.to_string().contains("already exists"), "{taken}");
     let none = gabion::repair(path("nothing"), path("else")).unwrap_err();
     assert!(none.to_string().contains("is not a Gabion store"), "{none}");
 }
@@ -570,7 +570,7 @@ fn a_store_without_a_word_of_its_manifest_is_refused_with_the_reason() {
                 panic!("{error}");
             };
             assert!(file.ends_with(name), "{error}");
-            for word in ["keyspace", "no repair", "copy"] {
+            for word in ["keyspace", "cannot be repaired", "copy"] {
                 assert!(what.contains(word), "{error}");
             }
             assert_eq!(target.names(), Vec::<String>::new());

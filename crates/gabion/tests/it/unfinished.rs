@@ -214,7 +214,7 @@ fn what_a_killed_copy_has_left_in_the_file_system_is_cleared_away() {
                 write(&left.join(name), "somebody's");
             }
             let refused = db.checkpoint(&copy).unwrap_err().to_string();
-            assert!(refused.contains("exists already"), "{refused}");
+            assert!(refused.contains("already exists"), "{refused}");
             assert_eq!(fs::read_dir(left).unwrap().count(), files.len(), "{left:?}");
             fs::remove_dir_all(left).unwrap();
             assert!(!place.exists() && !copy.exists());

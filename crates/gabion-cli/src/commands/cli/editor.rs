@@ -94,10 +94,10 @@ fn has_secrets(line: &str) -> bool {
 /// What is known of a command.
 fn help(words: &[Vec<u8>]) -> String {
     if words.is_empty() {
-        return "help COMMAND tells what a command does. exit ends.".to_owned();
+        return "help COMMAND shows what a command does; exit ends the client".to_owned();
     }
     match command_help(words) {
-        None => "There is no such command here; the server may know it.".to_owned(),
+        None => "This client does not know the command; the server may know it.".to_owned(),
         Some(help) => {
             let name = help.name.replace('|', " ").to_ascii_uppercase();
             let (least, takes_more) = help.arguments;

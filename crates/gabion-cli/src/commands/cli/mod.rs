@@ -7,7 +7,7 @@ mod words;
 use std::io::{self, BufRead, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 
-use gabion_server::{ClientTls, Connection, Reply, Target};
+use gabion_server::{ClientTls, Connection, Reply, ServerAddress};
 
 use crate::args::cli::CliArguments;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &CliArguments, output: &mut Output) -> Result<(), F
     };
     output.flush()?;
     match has_failed {
-        true => Err(Failure::new("the server has answered with an error")),
+        true => Err(Failure::new("the server answered with an error")),
         false => Ok(()),
     }
 }
@@ -96,8 +96,8 @@ impl<'a> Session<'a> {
             _ => None,
         };
         let target = match &arguments.socket {
-            Some(path) => Target::Unix(path.clone()),
-            None => Target::Tcp {
+            Some(path) => ServerAddress::Unix(path.clone()),
+            None => ServerAddress::Tcp {
                 host: arguments.host.clone(),
                 port: arguments.port,
                 tls,

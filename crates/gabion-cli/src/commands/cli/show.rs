@@ -1,4 +1,4 @@
-//! Replies as people and programs read them.
+//! Formats replies for people and for programs.
 
 use gabion_server::Reply;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! A line of commands as words.
+//! Splits a command line into words.
 
 /// The words of a line. A `#` in front makes it a remark.
 ///
@@ -25,7 +25,7 @@ pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
             .first()
             .is_some_and(|byte| !byte.is_ascii_whitespace())
         {
-            return Err("a space must follow a quotation");
+            return Err("a space must follow the closing quote");
         }
         words.push(word);
         rest = behind.trim_ascii_start();
@@ -33,7 +33,7 @@ pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     Ok(words)
 }
 
-const UNENDED: &str = "a quotation does not end";
+const UNENDED: &str = "a quote is not closed";
 
 /// What follows `"`, and what follows its end.
 fn quoted(mut rest: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static str> {

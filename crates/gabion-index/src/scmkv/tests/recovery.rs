@@ -48,7 +48,7 @@ fn a_lost_put_gives_way_to_what_it_replaced() {
     lose_last(&store);
     let store = reopen(store).expect("a store");
     assert_eq!(store.get(&key(2)).expect("sound"), Some(value(2)));
-    assert_eq!(store.stats().rolled_back, 1);
+    assert_eq!(store.stats().lost_records, 1);
     // A new key that is lost is not there; the one before stays.
     store.put(&key(9), &value(9)).expect("space");
     lose_last(&store);
@@ -66,7 +66,7 @@ fn a_lost_put_gives_way_to_what_it_replaced() {
     );
     let store = reopen(store).expect("a store");
     assert_eq!(store.get(&key(3)).expect("sound"), Some(value(3)));
-    assert_eq!(store.stats().rolled_back, 3);
+    assert_eq!(store.stats().lost_records, 3);
     check(&store).expect("sound");
 }
 

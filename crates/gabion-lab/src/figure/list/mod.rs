@@ -63,7 +63,7 @@ pub fn named(name: &str) -> Result<&'static Figure, Error> {
     figures().find(is_named).ok_or_else(|| {
         let names: Vec<&str> = figures().map(|figure| figure.name).collect();
         Error::Request(format!(
-            "no figure is named {name}; there are {}",
+            "there is no figure {name}; choose from: {}",
             names.join(", ")
         ))
     })

@@ -1,4 +1,4 @@
-//! What a medium may hold after the loss of power.
+//! Crash images: what a medium may hold after a power loss.
 //!
 //! # Idea
 //! The system writes the dirty pages of a file back whenever it likes. So each sector of a file

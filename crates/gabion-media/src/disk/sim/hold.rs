@@ -1,4 +1,4 @@
-//! Operations that wait until a test lets them go on.
+//! Operations that wait until a test releases them.
 //!
 //! A race between threads shows only if one of them stops at the right place. A hold stops whoever
 //! creates a file of a given kind, for as long as the test needs to do everything else.

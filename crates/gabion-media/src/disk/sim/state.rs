@@ -1,4 +1,4 @@
-//! What a simulated disk holds: files and names, each as the running system sees them and as they
+//! The state of a simulated disk: files and names, both as the running system sees them and as they
 //! are on the medium, and the changes between the two.
 //!
 //! A file is an inode with a number; names refer to inodes, and so do open files, as on the system.

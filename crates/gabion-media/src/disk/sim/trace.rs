@@ -1,4 +1,4 @@
-//! What readers of a simulated disk asked for, in its order.
+//! A trace of the reads of a simulated disk, in their order.
 //!
 //! Reads of a real disk overlap when several are announced before one of them is waited for. That
 //! is a matter of order, which a trace shows without a clock.

@@ -1,4 +1,4 @@
-//! Intents: what the operations in flight are about to do with blocks.
+//! Intents: records of what operations in flight are about to do with blocks.
 //!
 //! # Idea
 //! A block is allocated when something durable refers to it, and only the structure knows when

@@ -1,4 +1,5 @@
-//! Finding again what is free when a pool is opened. See the allocator's head for the rules.
+//! Recovery: finds free blocks and chunks when a pool is opened. See the allocator's head for the
+//! rules.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

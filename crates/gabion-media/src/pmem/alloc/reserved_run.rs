@@ -1,4 +1,4 @@
-//! A run of chunks that is kept back: space for one block at a time, though the pool is full.
+//! A reserved run of chunks: space for one block at a time even if the pool is full.
 //!
 //! A structure that needs space for a moment in order to make some, such as for a copy of many
 //! deletes that are to happen together, would be stuck in a full pool. So a pool may keep a run of

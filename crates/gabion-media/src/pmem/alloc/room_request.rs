@@ -1,4 +1,4 @@
-//! Whether there is room for several blocks, before the first of them is reserved.
+//! Checks that there is room for several blocks before the first one is reserved.
 //!
 //! What is made of several blocks, step by step, each of which is durable, cannot be taken back as
 //! a whole when there is no space for the last one. So it asks for the room of all of them first.

@@ -1,4 +1,5 @@
-//! One image after the other in the same memory: laid out, opened, checked, and taken back.
+//! Checks crash images one after the other in the same memory: lays each out, opens it, checks it,
+//! and restores the memory.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};

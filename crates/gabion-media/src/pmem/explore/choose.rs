@@ -1,4 +1,4 @@
-//! Which of the possible images to try.
+//! Chooses which of the possible images to try.
 //!
 //! Two ways. [`ChoiceSearch`] goes through all of them: it varies a line only once a check has read
 //! it, so that images which no check can tell apart are tried once. [`samples`] picks some when

@@ -1,4 +1,4 @@
-//! The steps before a crash, with what became of each store.
+//! The steps before a crash, with the fate of each store.
 
 use std::collections::HashMap;
 use std::fmt::Write;

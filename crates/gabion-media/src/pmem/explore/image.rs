@@ -1,4 +1,4 @@
-//! What the medium durably holds, line by line, with a hash that follows each change.
+//! The durable content of the medium, line by line, with an incremental hash.
 
 use crate::pmem::trace::{LINE, WORD};
 use crate::seeded::mix;

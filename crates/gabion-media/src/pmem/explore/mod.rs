@@ -1,4 +1,4 @@
-//! What a power failure may leave, and whether a structure survives it.
+//! Explores what a power failure may leave, and checks that a structure survives it.
 //!
 //! # Idea
 //! A history of operations is run once on a watched medium. From its events follows, for every

@@ -1,4 +1,4 @@
-//! A medium that leaves out a flush or a fence: what the explorer must catch.
+//! Mutants: media that leave out a flush or a fence, which the explorer must catch.
 //!
 //! Flushes and fences change nothing that a running program sees, so a run in which one is left
 //! out is the same run with that event taken out of its trace. A mutant takes out all flushes, or

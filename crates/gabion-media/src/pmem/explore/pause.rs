@@ -1,4 +1,4 @@
-//! How the threads of a recorded run take turns.
+//! Turns of the threads of a recorded run.
 //!
 //! # Idea
 //! Bugs of concurrency need one thread to stop at a bad moment while others go far. So after any

@@ -1,4 +1,4 @@
-//! A history run once, with everything it did to the medium and what it came to.
+//! Records a history: runs it once, with all steps on the medium and the results.
 
 use std::sync::Arc;
 

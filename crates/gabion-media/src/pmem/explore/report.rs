@@ -1,4 +1,4 @@
-//! What an exploration found, for people.
+//! The report of an exploration, for people.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The stores that are not certain to survive, and what may become of each line.
+//! Uncertain stores: those that may or may not survive, and the possible contents of each line.
 //!
 //! # Rules
 //! - R1 Stores through the cache to one line reach the medium in their order: a first part of

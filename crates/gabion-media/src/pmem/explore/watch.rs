@@ -1,4 +1,4 @@
-//! Two watchers: one keeps a run, the other follows the check of an image.
+//! Two watchers of a medium: one records a run, the other follows the check of an image.
 
 use std::panic::{Location, resume_unwind};
 

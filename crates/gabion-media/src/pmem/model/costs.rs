@@ -1,4 +1,4 @@
-//! What a run cost the medium.
+//! The costs of a run on the medium.
 
 use std::ops::Sub;
 

@@ -1,4 +1,5 @@
-//! What the steps of a run cost on persistent memory: a deterministic model of the write path.
+//! A deterministic model of the write path: computes what the steps of a run cost on persistent
+//! memory.
 //!
 //! # Idea
 //! Persistent memory amplifies writes twice (Kim et al., the write amplification of indexes on

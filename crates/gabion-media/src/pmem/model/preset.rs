@@ -1,4 +1,4 @@
-//! What is known of each kind of medium: sizes of its buffers, latencies, bandwidths.
+//! Presets of the model: buffer sizes, latencies and bandwidths of each kind of medium.
 //!
 //! Optane: "Characteristics of the write amplification of persistent memory indexes", section II
 //! and table 1 (256-byte lines, 16 KiB combining buffer, 1.85 GB/s of writes per module, six

@@ -1,4 +1,4 @@
-//! Blocks between two states: reserved and not yet published, or about to be unpublished.
+//! Blocks in transition: reserved but not published yet, or about to be freed.
 
 use std::marker::PhantomData;
 

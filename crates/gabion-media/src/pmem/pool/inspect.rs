@@ -1,4 +1,4 @@
-//! Opening a pool to look at it: nothing changes on the medium.
+//! Opens a pool for inspection, without changing the medium.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Creating and opening pools, and refusing what cannot be opened.
+//! Creates and opens pools, and refuses files that cannot be opened.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -227,7 +227,7 @@ fn refusals_are_sentences_with_file_reason_and_remedy() {
         layout: 0xabc,
         ..options()
     };
-    says(refused(other), &["0xabc", "open it as what it is"]);
+    says(refused(other), &["0xabc", "open it as that structure"]);
 
     let mut newer = header.clone();
     newer[8] = 7;
@@ -236,12 +236,12 @@ fn refusals_are_sentences_with_file_reason_and_remedy() {
     overwrite(&path, 0, &newer);
     says(
         refused(options()),
-        &["version 7", "knows 1", "use a program"],
+        &["version 7", "versions up to 1", "use a newer version"],
     );
 
     overwrite(&path, 0, &header);
     overwrite(&path, 192, &[0xa5; 8]);
-    let parts = ["root offset at offset 192", "restore a copy"];
+    let parts = ["root offset at offset 192", "restore the pool"];
     says(refused(options()), &parts);
 
     let (_dir, path) = closed_pool(options());
@@ -265,11 +265,11 @@ fn refusals_are_sentences_with_file_reason_and_remedy() {
 
     overwrite(&path, 136, &[0x5a; 16]);
     let torn = Pool::open(&path, options()).unwrap_err().to_string();
-    assert!(torn.contains("restarted while it was open") && torn.contains("`salvage`"));
+    assert!(torn.contains("restarted while the pool was open") && torn.contains("`salvage`"));
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(1 << 19).unwrap();
     let truncated = Pool::open(&path, options()).unwrap_err().to_string();
-    let parts = ["524288 bytes and needs 1048576", "restore a copy"];
+    let parts = ["524288 bytes, and the pool needs 1048576", "restore a copy"];
     assert!(
         parts.iter().all(|part| truncated.contains(part)),
         "{truncated}"

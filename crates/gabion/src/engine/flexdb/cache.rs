@@ -349,11 +349,11 @@ mod tests {
         assert!(cache.bytes() > 60 * one, "{}", cache.bytes() / one);
         assert!(!cache.has_room_for(&interval(&[7; 13 * 200])));
         // What others need of the memory, the cache gives up.
-        let _others = memory.hold_table(70 * one);
+        let _others = memory.charge_table(70 * one);
         cache.shrink();
         assert!(cache.bytes() <= 30 * one && cache.bytes() > 0);
         // A reader does a part of it, and none where somebody else does.
-        let _more = memory.hold_table(20 * one);
+        let _more = memory.charge_table(20 * one);
         let before = cache.bytes();
         let hand = cache.hand.lock();
         cache.shrink_some();
@@ -444,7 +444,7 @@ mod tests {
         let roomy = engine.cache.bytes();
         // Others need memory.
         let room = engine.cache.memory().cache_room();
-        let _others = engine.cache.memory().hold_table(room - roomy / 100 * 95);
+        let _others = engine.cache.memory().charge_table(room - roomy / 100 * 95);
         engine.cache.shrink();
         let dense = engine.cache.bytes();
         println!(

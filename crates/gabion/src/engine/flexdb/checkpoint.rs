@@ -51,7 +51,7 @@ impl Flex {
         // DURABLE: a store that is closed is on the medium.
         let closed = copy.close();
         let result = copied.and(closed);
-        result.map_err(|error| copy.health.told_by_another(error))
+        result.map_err(|error| copy.health.as_error_of_copy(error))
     }
 
     /// Writes all pairs at a registered point to another store.

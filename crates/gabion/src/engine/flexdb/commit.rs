@@ -302,7 +302,7 @@ impl Flex {
 pub(super) fn remove_log(syncer: &LogSyncer, tail: u64) {
     if let Err(error) = syncer.remove_before(tail) {
         // The next open, or the next call, removes them.
-        tracing::warn!(%error, "a log segment that is not needed any more stays for now");
+        tracing::warn!(%error, "a log segment that is no longer needed could not be removed yet");
     }
 }
 

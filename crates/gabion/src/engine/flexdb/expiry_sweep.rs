@@ -25,7 +25,7 @@ use super::index::SeekTarget;
 use super::interval::Interval;
 use super::partition::{CachedInterval, IntervalChanges, MergeChanges, Partition, ReadIntent};
 use crate::Result;
-use crate::compaction_filter::FilterOfKeyspace;
+use crate::compaction_filter::SharedCompactionFilter;
 use crate::engine::expiries::{ExpirySample, is_worth};
 use crate::expiry::{UnixMillis, expires};
 
@@ -171,7 +171,7 @@ pub(super) fn changes_of(
     interval: &Interval,
     from: &[u8],
     horizon: UnixMillis,
-    filter: Option<&FilterOfKeyspace>,
+    filter: Option<&SharedCompactionFilter>,
 ) -> MergeChanges {
     let mut changes = MergeChanges::default();
     if filter.is_none() && !interval.may_expire() {

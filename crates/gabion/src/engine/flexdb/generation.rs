@@ -311,7 +311,7 @@ impl Generation {
             layers: PerKeyspace::default(),
             bytes: AtomicU64::new(0),
             merged: AtomicU64::new(0),
-            images: Arc::new(memory.hold_table(0)),
+            images: Arc::new(memory.charge_table(0)),
             min_seq: AtomicU64::new(SEQ_MAX),
             max_seq: AtomicU64::new(0),
             steps: AtomicU64::new(0),

@@ -153,7 +153,7 @@ pub(super) fn kind_of(front: &[u8]) -> Kind {
 /// The lengths of the head, of the key and of all of the pair that `front` begins with.
 pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), MalformedPayload> {
     let mut reader = PayloadReader::new(front, 0);
-    let too_long = reader.malformed("a pair states a length that no pair has");
+    let too_long = reader.malformed("the length of a pair is impossible");
     let key = match reader.varint()? {
         expires @ EXPIRES.. => expires - EXPIRES,
         key => key,
@@ -192,7 +192,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<PairRef>, MalformedPayload> {
             start: at,
             head: u8::try_from(head).map_err(|_| malformed("a length takes too many bytes"))?,
             key_len: u16::try_from(key_len)
-                .map_err(|_| malformed("a key is longer than keys are"))?,
+                .map_err(|_| malformed("a key is longer than the limit"))?,
             tag: tag_of(hash_key(key)),
         });
         at = end;

@@ -177,11 +177,11 @@ impl Root {
         for _ in 0..reader.varint()? {
             let id = reader.varint_u32()?;
             if id < root.next_keyspace || id == u32::MAX {
-                return Err(reader.malformed("the numbers of keyspaces do not ascend"));
+                return Err(reader.malformed("the numbers of the keyspaces do not ascend"));
             }
             root.next_keyspace = id + 1;
             let name = std::str::from_utf8(reader.bytes()?);
-            let name = name.map_err(|_| reader.malformed("a name is no text"))?;
+            let name = name.map_err(|_| reader.malformed("a name is not UTF-8"))?;
             keyspaces.push(RootKeyspace {
                 id,
                 name: name.to_owned(),
@@ -198,7 +198,7 @@ impl Root {
         }
         root.keyspaces = RootKeyspaces::new(&keyspaces);
         if given_out < root.next_keyspace {
-            return Err(reader.malformed("a keyspace has a number that was not given out"));
+            return Err(reader.malformed("the number of a keyspace was never assigned"));
         }
         root.next_keyspace = given_out;
         Ok(root)

@@ -77,7 +77,8 @@ impl Flex {
                 // What changed can go when it is saved; where that is short of space it stays. Who
                 // needs what else has failed is told when it fails again.
                 if !error.is_shortage() {
-                    tracing::warn!(%error, "an idle keyspace was not saved and keeps its memory");
+                    tracing::warn!(%error, "an idle keyspace could not be saved and keeps its \
+                                            memory");
                     continue;
                 }
             }

@@ -320,7 +320,7 @@ impl From<gabion_flex::Error> for Error {
             gabion_flex::Error::NotASpace { path, why } => Error::Corruption {
                 file: path,
                 offset: 0,
-                what: format!("a space of pairs that the root names is not there: {why}"),
+                what: format!("a space that the root file names is missing: {why}"),
             },
             gabion_flex::Error::NewerFormat {
                 file,

@@ -179,7 +179,7 @@ impl Partition {
             )),
             space,
             cache: Arc::clone(cache),
-            memory: cache.memory().hold_table(0),
+            memory: cache.memory().charge_table(0),
             dirty: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
             collected: AtomicBool::new(false),
@@ -439,7 +439,10 @@ impl Partition {
             .is_some_and(|first| key_of(first) < place.lower());
         let above = |upper| pairs.last().is_some_and(|last| key_of(last) >= upper);
         if below || place.upper().is_some_and(above) {
-            return Err(self.corrupt(offset, "an interval has keys of another one"));
+            return Err(self.corrupt(
+                offset,
+                "an interval has keys that belong to another interval",
+            ));
         }
         let Some(interval) = Interval::new(bytes.clone(), &pairs, 0) else {
             self.cut(&place, version, &bytes, &pairs);

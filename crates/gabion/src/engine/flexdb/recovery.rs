@@ -78,7 +78,7 @@ impl Flex {
         let threads = replay_threads(&disk, options.background_threads)?;
         let (mut end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
         let consumers = ConsumerTable::open(&disk)?;
-        end.keep_for(&disk, &consumers.stand_at())?;
+        end.keep_for(&disk, &consumers.positions())?;
 
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
@@ -182,7 +182,8 @@ impl Flex {
         let kept_from = self.syncer.kept_from().unwrap_or(root.log_tail);
         let outdated = root.log_tail.min(kept_from);
         if is_merged && let Err(error) = remove_log_before(&self.disk, outdated) {
-            tracing::warn!(%error, "a log segment stays until the store is opened again");
+            tracing::warn!(%error, "a log segment could not be removed and stays until the store \
+                                    is opened again");
         }
         merged.map(|_| ())
     }
@@ -205,7 +206,7 @@ impl Flex {
         match merged {
             Ok(()) => Ok(true),
             Err(error) if error.is_shortage() => {
-                tracing::warn!(%error, "what was not merged stays in the log");
+                tracing::warn!(%error, "writes that were not merged stay in the log");
                 Ok(false)
             }
             Err(error) => Err(error),

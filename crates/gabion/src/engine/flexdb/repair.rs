@@ -18,7 +18,7 @@ use super::layout::{Root, RootKeyspace, space_prefix};
 use super::salvage::Salvage;
 use super::{Flex, FlexKeyspace, Write};
 use crate::engine::ssd::{CommitWrites, Lifecycle};
-use crate::engine::{Lost, RepairReport};
+use crate::engine::{LostEntries, RepairReport};
 use crate::names::LOCK;
 use crate::types::Kind;
 use crate::{Engine, Error, Options, Result};
@@ -32,7 +32,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     let saved = save(disk, &root, &copy, &mut report);
     let closed = copy.close();
     let result = saved.and(closed).map(|()| report);
-    result.map_err(|error| copy.health.told_by_another(error))
+    result.map_err(|error| copy.health.as_error_of_copy(error))
 }
 
 /// Writes what can be read of all spaces and of the log.
@@ -93,7 +93,7 @@ fn save_space(
         Ok(found) => {
             report.lost.extend(lost);
             if !found.has_content {
-                report.lost.push(Lost::of_keyspace(&known.name));
+                report.lost.push(LostEntries::of_keyspace(&known.name));
             }
             let problems = found.problems.into_iter();
             problems.for_each(|problem| {
@@ -106,7 +106,7 @@ fn save_space(
                 return Err(error);
             }
             report.lose(&error, disk.path());
-            report.lost.push(Lost::of_keyspace(&known.name));
+            report.lost.push(LostEntries::of_keyspace(&known.name));
         }
     }
     Ok(())

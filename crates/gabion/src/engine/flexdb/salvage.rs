@@ -26,7 +26,7 @@ use gabion_flex::{CheckedPiece, PieceContent};
 
 use super::interval::{PAIR_HEAD_BYTES_MAX, kind_of, pair_head};
 use crate::Result;
-use crate::engine::Lost;
+use crate::engine::LostEntries;
 use crate::limits::{KEY_BYTES_MAX, STORED_BYTES_MAX};
 use crate::types::Kind;
 
@@ -51,7 +51,7 @@ pub(super) struct Salvage<'k> {
     last: Option<Vec<u8>>,
     /// What is lost since.
     gap: Option<Gap>,
-    losses: Vec<Lost>,
+    losses: Vec<LostEntries>,
     saved: u64,
 }
 
@@ -150,7 +150,7 @@ impl<'k> Salvage<'k> {
     }
 
     /// The space ends here. Returns how many pairs are saved, and what is lost.
-    pub(super) fn end(mut self, found: &mut Take<'_>) -> Result<(u64, Vec<Lost>)> {
+    pub(super) fn end(mut self, found: &mut Take<'_>) -> Result<(u64, Vec<LostEntries>)> {
         self.end_stretch(End::Mark, found)?;
         self.tell(None);
         Ok((self.saved, self.losses))
@@ -309,7 +309,7 @@ impl<'k> Salvage<'k> {
     /// Notes what is lost below a key.
     fn tell(&mut self, below: Option<&[u8]>) {
         if let Some(gap) = self.gap.take() {
-            self.losses.push(Lost {
+            self.losses.push(LostEntries {
                 keyspace: Some(self.keyspace.to_owned()),
                 above: self.last.clone(),
                 below: below.map(<[u8]>::to_vec),
@@ -493,7 +493,7 @@ mod tests {
     }
 
     /// Reads a space that is one marked extent, in pieces that end at these places.
-    fn salvage(bytes: &[u8], pieces: &[(usize, Is)]) -> (Pairs, Vec<Lost>) {
+    fn salvage(bytes: &[u8], pieces: &[(usize, Is)]) -> (Pairs, Vec<LostEntries>) {
         let mut salvage = Salvage::new("name");
         let mut found = Vec::new();
         let mut take = |_, key: &[u8], value: &[u8]| {
@@ -522,7 +522,7 @@ mod tests {
     }
 
     /// Pairs are in one range that was told exactly where they are missing, and as many.
-    fn check_told(all: &Pairs, found: &Pairs, lost: &[Lost]) {
+    fn check_told(all: &Pairs, found: &Pairs, lost: &[LostEntries]) {
         for pair in found {
             assert!(all.contains(pair), "{pair:?} was never there");
         }

@@ -81,7 +81,7 @@ impl Flex {
             return false;
         }
         self.tidy_checked().unwrap_or_else(|error| {
-            tracing::warn!(%error, "what a store does at rest was not done");
+            tracing::warn!(%error, "the maintenance of an idle store failed");
             false
         })
     }
@@ -124,12 +124,12 @@ impl Flex {
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.settle_store()?;
         self.idleness.lock().begin_wait();
-        let result = self.come_to_rest();
+        let result = self.maintain_when_idle();
         self.idleness.lock().end_wait();
         result
     }
 
-    fn come_to_rest(&self) -> Result<()> {
+    fn maintain_when_idle(&self) -> Result<()> {
         loop {
             self.wait_merged(|| self.newest_frozen())?;
             if !self.tidy_checked()? {

@@ -38,8 +38,8 @@ impl Flex {
         let in_order = keyspace_stats
             .iter()
             .flat_map(|keyspace| &keyspace.buckets)
-            .filter(|bucket| bucket.memtable_in_order);
-        let buckets_in_order = in_order.count() as u64;
+            .filter(|bucket| bucket.memtable_is_ordered);
+        let ordered_buckets = in_order.count() as u64;
         let (hits, misses) = self.cache.hits_and_misses();
         let memtable_bytes = self.waiting_bytes() + past + images;
         let memory = self.memory_stats(images);
@@ -66,7 +66,7 @@ impl Flex {
             },
             space_bytes: table_bytes + log_file_bytes,
             buckets: keyspaces.len() as u64,
-            buckets_in_order,
+            ordered_buckets,
             keyspaces: keyspace_stats,
             ..shell
         }
@@ -81,7 +81,7 @@ impl Flex {
             memtable_bytes: memtables
                 .filter_map(|generation| generation.with_layer(keyspace.id, memory))
                 .sum(),
-            memtable_in_order: view
+            memtable_is_ordered: view
                 .active()
                 .with_layer(keyspace.id, |layer| layer.table.is_in_order())
                 .unwrap_or(false),

@@ -62,7 +62,7 @@ impl SsdEngine for Flex {
     }
 
     #[inline]
-    fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
+    fn write_concurrently(&self, write: Write<'_>, hash: u64) -> Result<bool> {
         // What depends on reads is for whoever leads.
         if write.reads().is_some() || write.has_operands() {
             return Ok(false);

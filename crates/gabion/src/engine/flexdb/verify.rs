@@ -150,7 +150,7 @@ impl Pairs {
             };
             let value = (all - head - key) as u64;
             if key as u64 > KEY_BYTES_MAX || value > STORED_BYTES_MAX {
-                self.problem(self.start, "a pair states a length that no pair has");
+                self.problem(self.start, "the length of a pair is impossible");
                 return self.lose();
             }
             let Some(own) = self.front.get(at + head..at + head + key) else {

@@ -195,7 +195,7 @@ fn bad_copy<S>(opened: &OpenPool<S>) -> Error {
     Error::Corruption {
         file: opened.pool.path().to_owned(),
         offset: 0,
-        what: "a part of a batch that was being written is missing".to_owned(),
+        what: "a part of an unfinished batch is missing".to_owned(),
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
                 MappedOptions::default()
                     .pool_bytes(64 << 20)
                     .checkpoints(false)
-                    .records_planned(64),
+                    .expected_records(64),
             )
             .background_threads(0);
         let disk = Disk::create_system(path).expect("a directory");

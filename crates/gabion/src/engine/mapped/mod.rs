@@ -148,7 +148,7 @@ pub(crate) trait PoolStore: Sized + Send + Sync + 'static {
     /// ordered structures only, and nobody else writes.
     fn delete_range(&self, _lower: &[u8], _upper: &[u8]) -> IndexResult<()> {
         Err(gabion_index::Error::Damaged {
-            what: "a delete of a range in a store without order",
+            what: "deletes of ranges, as its keys are not ordered",
             offset: 0,
         })
     }

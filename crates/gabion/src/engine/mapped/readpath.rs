@@ -24,18 +24,15 @@ impl<S: PoolStore> Mapped<S> {
         self.health.check_here()?;
         self.with(|opened| {
             let found = self.gate.read(|| read(opened));
-            found.unwrap_or_else(|| Err(self.in_part()))
+            found.unwrap_or_else(|| Err(self.partial_batch_error()))
         })
     }
 
     #[cold]
-    fn in_part(&self) -> Error {
-        let cause = self
-            .health
-            .failure()
-            .unwrap_or("it did not come to its end");
+    fn partial_batch_error(&self) -> Error {
+        let cause = self.health.failure().unwrap_or("the batch did not finish");
         Error::ReadOnly {
-            cause: format!("a batch is there in part, so that nothing is read: {cause}"),
+            cause: format!("a batch was written in part, so nothing can be read: {cause}"),
         }
     }
 

@@ -56,7 +56,7 @@ impl<S: PoolStore> Mapped<S> {
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Self>> {
         if !disk.path().is_dir() {
             return Err(Self::unsupported(
-                "disks that are no directory of the system",
+                "disks other than a directory of the system",
             ));
         }
         // Nothing is left behind where no store is to be made, not even the lock file.
@@ -87,7 +87,8 @@ impl<S: PoolStore> Mapped<S> {
             return Err(Error::InvalidOption {
                 option: "durability",
                 why: format!(
-                    "{} has no checkpoint and survives no power loss; use Durability::Buffered",
+                    "{} has no checkpoint and does not survive a power loss; use \
+                     Durability::Buffered",
                     opened.pool.path().display()
                 ),
             });
@@ -322,7 +323,7 @@ mod tests {
                 MappedOptions::default()
                     .pool_bytes(32 << 20)
                     .checkpoints(true)
-                    .records_planned(64),
+                    .expected_records(64),
             )
             .background_threads(1);
         Mapped::open(Disk::system(dir)?, options)

@@ -154,7 +154,7 @@ mod tests {
                 MappedOptions::default()
                     .pool_bytes(64 << 20)
                     .checkpoints(true)
-                    .records_planned(64),
+                    .expected_records(64),
             )
             .background_threads(0);
         set_checkpoint_disk(Some(sim));

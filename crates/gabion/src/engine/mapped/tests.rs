@@ -140,7 +140,7 @@ fn open_with<S: PoolStore>(
             MappedOptions::default()
                 .pool_bytes(64 << 20)
                 .checkpoints(has_checkpoint)
-                .records_planned(64),
+                .expected_records(64),
         )
         .background_threads(0);
     let disk = Disk::create_system(path).expect("a directory");

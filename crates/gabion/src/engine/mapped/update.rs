@@ -24,7 +24,9 @@ impl<S: PoolStore> Mapped<S> {
         self.with(|opened| {
             opened.check_space()?;
             if sync && !opened.can_sync() {
-                return Err(Self::unsupported("synced writes without a checkpoint"));
+                return Err(Self::unsupported(
+                    "synced writes to a store without a checkpoint",
+                ));
             }
             let is_checkpointed = sync && opened.pool.class() == PoolClass::PowerBySync;
             let _stay = is_checkpointed.then(|| self.stay()).transpose()?;

@@ -21,7 +21,8 @@ pub(crate) fn check_disk<S: PoolStore>(disk: &Disk) -> Result<CheckReport> {
         Ok(root) if !root.is_made => {
             return Err(Error::NotAStore {
                 path: disk.path().to_owned(),
-                why: "making it was interrupted, and nothing is in it; the next opening makes it"
+                why: "the creation of the store was interrupted, and the store is empty; open it \
+                      to complete the creation"
                     .to_owned(),
             });
         }

@@ -73,7 +73,9 @@ impl<S: PoolStore> Mapped<S> {
         self.with(|opened| {
             opened.check_space()?;
             if sync && !opened.can_sync() {
-                return Err(Self::unsupported("synced writes without a checkpoint"));
+                return Err(Self::unsupported(
+                    "synced writes to a store without a checkpoint",
+                ));
             }
             // On persistent memory a sync is a fence, which changes nothing.
             let is_checkpointed = sync && opened.pool.class() == PoolClass::PowerBySync;
@@ -147,9 +149,9 @@ impl<S: PoolStore> Mapped<S> {
         self.health.check()?;
         self.with(|opened| match durability {
             Durability::Buffered => Ok(()),
-            Durability::Sync if !opened.can_sync() => {
-                Err(Self::unsupported("synced writes without a checkpoint"))
-            }
+            Durability::Sync if !opened.can_sync() => Err(Self::unsupported(
+                "synced writes to a store without a checkpoint",
+            )),
             Durability::Sync | Durability::Interval(_) => {
                 opened.persist().map_err(|error| self.fail(error))
             }

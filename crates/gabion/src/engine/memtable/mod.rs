@@ -123,7 +123,7 @@ impl OrderPolicy {
             MemTableForm::Hash => OrderPolicy::Never,
             MemTableForm::Ordered => OrderPolicy::Always,
             MemTableForm::Adaptive => {
-                OrderPolicy::AfterSearches(options.tuning.searches_until_ordered)
+                OrderPolicy::AfterSearches(options.tuning.scans_until_ordered)
             }
         }
     }

@@ -190,7 +190,7 @@ impl PoolStore for TreeStore {
 
     fn create(pool: &Pool, options: &Options) -> IndexResult<TreeStore> {
         let plan = CreateHints {
-            capacity: options.mapped.records_planned,
+            capacity: options.mapped.expected_records,
             seed: None,
         };
         SpTree::create_tended(pool, plan, tending(options)).map(TreeStore::new)

@@ -45,7 +45,7 @@ pub(crate) trait CommitWrites: SsdEngine {
         self.check_writable()?;
         let write_once = || {
             write.admitted(self.admit(user_bytes))?;
-            match !sync && self.write_beside(write, hash)? {
+            match !sync && self.write_concurrently(write, hash)? {
                 true => Ok(()),
                 false => queue(self, write, sync),
             }

@@ -54,7 +54,7 @@ pub(crate) struct ConsumerState {
     pub(crate) position: Position,
     /// Bytes of the log behind the position.
     pub(crate) bytes: u64,
-    pub(crate) is_cut_off: bool,
+    pub(crate) is_invalidated: bool,
 }
 
 impl ConsumerTable {
@@ -75,7 +75,7 @@ impl ConsumerTable {
     }
 
     /// Where they stand.
-    pub(crate) fn stand_at(&self) -> Vec<Lsn> {
+    pub(crate) fn positions(&self) -> Vec<Lsn> {
         lsns(&self.0.lock())
     }
 
@@ -94,7 +94,7 @@ impl ConsumerTable {
                 name: name.clone(),
                 position,
                 bytes: log.bytes_behind(at),
-                is_cut_off: log.is_cut_off(at),
+                is_invalidated: log.is_invalidated(at),
             }
         });
         states.collect()
@@ -144,7 +144,7 @@ fn decode(bytes: &[u8]) -> Result<Positions, RootFileError> {
         while !reader.is_empty() {
             let name = reader.bytes()?;
             let name = str::from_utf8(name)
-                .map_err(|_| reader.malformed("the name of a consumer is no UTF-8"))?;
+                .map_err(|_| reader.malformed("the name of a consumer is not UTF-8"))?;
             if positions
                 .last_key_value()
                 .is_some_and(|(last, _)| last.as_str() >= name)
@@ -250,7 +250,7 @@ pub(crate) trait ConsumerStore: SsdEngine {
         });
         // N2.
         if let Err(error) = self.syncer.keep_for(&lsns(&positions)) {
-            tracing::warn!(%error, "a log segment that no consumer needs stays for now");
+            tracing::warn!(%error, "a log segment that no consumer needs could not be removed yet");
         }
         changed
     }

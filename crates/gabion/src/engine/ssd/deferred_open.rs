@@ -61,7 +61,7 @@ impl DeferredOpen {
         }
         settle(log.as_mut().ok_or(Error::Closed)?)?;
         *log = None;
-        tracing::info!("there is space again, and the store takes changes");
+        tracing::info!("there is space again, and the store takes writes");
         // ORDER: Release pairs with the Acquire in `is_settled`.
         self.is_settled.store(true, Ordering::Release);
         Ok(())
@@ -77,7 +77,7 @@ impl DeferredOpen {
                 if self.is_settled() {
                     return Ok(true);
                 }
-                tracing::warn!(%error, "the store stays as it was opened");
+                tracing::warn!(%error, "the store stays as it is");
                 *log = None;
                 Ok(false)
             }

@@ -324,7 +324,7 @@ pub(crate) fn merge<E: SsdEngine>(
     if kind == Kind::Merge && !E::KEEPS_OPERANDS {
         // The operator has failed: it says why once more.
         let operands = Operands::decode(&stored).map_err(malformed_in_memory)?;
-        let why = MergeError::from("the operator says one thing, and then another");
+        let why = MergeError::from("the operator does not give the same result twice");
         let unnamed = || MergeOperator::named("");
         let failed = || {
             options

@@ -161,7 +161,7 @@ pub(crate) trait SsdEngine:
 
     /// Performs a write that needs no sync without the queue; false, and nothing done, if it must
     /// queue. `hash` is that of the key of a single write.
-    fn write_beside(&self, write: Write<'_, Self::Keyspace>, hash: u64) -> Result<bool>;
+    fn write_concurrently(&self, write: Write<'_, Self::Keyspace>, hash: u64) -> Result<bool>;
 
     /// Whether a write to a key has a number above `since`, at which a reader is registered.
     /// Whoever asks has the write half. `hash` is that of the key.
@@ -324,8 +324,8 @@ impl<K: DroppableKeyspace> Shell<K> {
     }
 
     /// Memory of the store's users that counts below its ceiling, none yet.
-    pub(super) fn hold_memory(&self) -> TableMemory {
-        self.memory.hold_table(0)
+    pub(super) fn charge_memory(&self) -> TableMemory {
+        self.memory.charge_table(0)
     }
 
     /// Makes all of the log durable.

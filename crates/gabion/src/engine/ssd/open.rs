@@ -46,7 +46,7 @@ impl OpenedLog {
         let (log, pending) = match settled {
             Err(error) if error.is_no_space() && can_wait => {
                 if !disk.is_read_only() {
-                    tracing::warn!(%error, "the store takes no changes until there is space");
+                    tracing::warn!(%error, "the store takes no writes until there is space");
                 }
                 // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
                 pending.sync(disk)?;

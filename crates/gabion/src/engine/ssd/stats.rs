@@ -25,8 +25,8 @@ impl<K: DroppableKeyspace> Shell<K> {
             compactions: self.counters.compactions.get(),
             splits: self.counters.splits.get(),
             joins: self.counters.joins.get(),
-            gathered: self.counters.gathered.get(),
-            dropped_unread: self.counters.dropped_unread.get(),
+            coalesced_tables: self.counters.coalesced_tables.get(),
+            expired_tables_dropped: self.counters.expired_tables_dropped.get(),
             slowdown_ns: self.waits.slowdown_ns.get(),
             slowdown_ns_max: self.waits.slowdown_ns_max.get(),
             stall_ns: self.waits.stall_ns.get(),
@@ -38,7 +38,7 @@ impl<K: DroppableKeyspace> Shell<K> {
             transaction_age_ns_max: oldest.map_or(0, |began| nanos(since(began))),
             durability: self.options.durability.to_string(),
             read_only: match self.disk.is_read_only() {
-                true => Some("it was opened for reading only".to_owned()),
+                true => Some("the store was opened read-only".to_owned()),
                 false => self.health.failure().map(str::to_owned),
             },
             ..Stats::default()

@@ -45,7 +45,7 @@ use super::{Wip, WipKeyspace, Write};
 use crate::bytes::assign;
 use crate::cache::BlockCache;
 use crate::engine::ssd::{CommitWrites, Lifecycle};
-use crate::engine::{Lost, RepairReport};
+use crate::engine::{LostEntries, RepairReport};
 use crate::log::{LogOp, MalformedPayload, replay_operations};
 use crate::names::{CURRENT, LOCK, table_name};
 use crate::operands::{Operands, malformed_in_memory};
@@ -60,7 +60,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     let mut state = read_damaged(disk, &mut |error| {
         report.lose(&error, &current);
         // Edits behind that may have named any table.
-        report.lost.push(Lost::default());
+        report.lost.push(LostEntries::default());
     })?;
     let files: Vec<_> = state.files.keys().copied().collect();
     for number in files {
@@ -138,7 +138,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     drop(targets);
     let closed = engine.close();
     let result = replayed.and(closed).map(|()| report);
-    result.map_err(|error| engine.health.told_by_another(error))
+    result.map_err(|error| engine.health.as_error_of_copy(error))
 }
 
 /// A key of a keyspace.
@@ -345,7 +345,7 @@ fn save_table(
 }
 
 /// What is lost of a table: as many entries as are missing, in these ranges.
-fn lost_of(table: &Damaged<'_>, mut ranges: Vec<Around>, missing: u64) -> Vec<Lost> {
+fn lost_of(table: &Damaged<'_>, mut ranges: Vec<Around>, missing: u64) -> Vec<LostEntries> {
     if missing == 0 {
         return Vec::new();
     }
@@ -354,7 +354,7 @@ fn lost_of(table: &Damaged<'_>, mut ranges: Vec<Around>, missing: u64) -> Vec<Lo
         ranges.push((None, None));
     }
     let entries = (ranges.len() == 1).then_some(missing);
-    let lost = ranges.into_iter().map(|(above, below)| Lost {
+    let lost = ranges.into_iter().map(|(above, below)| LostEntries {
         keyspace: table.keyspace.clone(),
         above,
         below,

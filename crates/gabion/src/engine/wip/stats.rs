@@ -57,10 +57,10 @@ impl Wip {
                 .iter()
                 .map(|keyspace| keyspace.buckets.len() as u64)
                 .sum(),
-            buckets_in_order: keyspaces
+            ordered_buckets: keyspaces
                 .iter()
                 .flat_map(|keyspace| &keyspace.buckets)
-                .map(|bucket| u64::from(bucket.memtable_in_order))
+                .map(|bucket| u64::from(bucket.memtable_is_ordered))
                 .sum(),
             follower: self.follower_stats(),
             keyspaces,
@@ -100,7 +100,7 @@ impl Wip {
             BucketStats {
                 lower: bucket.lower().escape_ascii().to_string(),
                 memtable_bytes: state.memtables().map(|table| table.memory_bytes()).sum(),
-                memtable_in_order: state.active.is_in_order(),
+                memtable_is_ordered: state.active.is_in_order(),
                 levels: levels.collect(),
                 reads: bucket.reads.total(),
             }

@@ -63,8 +63,8 @@ impl SsdEngine for Wip {
     }
 
     #[inline]
-    fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
-        Wip::write_beside(self, write, hash)
+    fn write_concurrently(&self, write: Write<'_>, hash: u64) -> Result<bool> {
+        Wip::write_concurrently(self, write, hash)
     }
 
     fn is_newer(&self, keyspace: &WipKeyspace, key: &[u8], hash: u64, since: Seq) -> Result<bool> {

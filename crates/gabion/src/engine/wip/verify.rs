@@ -19,7 +19,7 @@ use crate::{Options, Result};
 /// not be done.
 pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
     let _lock = match disk.lock_shared(LOCK) {
-        Err(gabion_media::Error::Locked { .. }) => return check_beside(disk),
+        Err(gabion_media::Error::Locked { .. }) => return check_as_follower(disk),
         lock => lock?,
     };
     let mut report = CheckReport::default();
@@ -35,7 +35,7 @@ pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
 }
 
 /// Verifies the store as a follower has it.
-fn check_beside(disk: &Disk) -> Result<CheckReport> {
+fn check_as_follower(disk: &Disk) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     match Wip::follow(disk.clone().read_only(), Options::default()) {
         Ok(follower) => {

@@ -1,7 +1,7 @@
 //! The process is killed, the power lost or the medium fails at every operation of a backup, a
 //! prune and a restore: what was there before can be restored, and all goes on.
 
-use gabion::{BackupOptions, BackupRepository, Db, Error, Keep, Options};
+use gabion::{BackupOptions, BackupRepository, Db, Error, Options, RetentionPolicy};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use super::{assert_restores, assert_whole, backup, engines, repository, some_store, write_all};
@@ -107,14 +107,14 @@ fn a_prune_that_is_interrupted_leaves_what_stays() {
         let options = small_options().engine(engine);
         let (_subject, _, to, moments) = some_repository(&options);
         let before = to.ops();
-        repository(&to).prune(Keep::newest(1)).unwrap();
+        repository(&to).prune(RetentionPolicy::newest(1)).unwrap();
         let after = to.names();
         let _context = PanicContext(|| format!("{engine}"));
         each_image(&to, before, |image, _| {
             let repository = repository(image);
             assert_whole(&repository);
             assert_restores(&repository, 3, &options, &moments[2]);
-            repository.prune(Keep::newest(1)).unwrap();
+            repository.prune(RetentionPolicy::newest(1)).unwrap();
             assert_holds(&repository, &[(3, &moments[2])], &options);
             assert_eq!(image.names(), after);
         });
@@ -322,7 +322,7 @@ fn a_disk_that_fills_up_leaves_the_repository_good() {
             assert_whole(&repository);
             assert_restores(&repository, 3, &options, &moments[2]);
             // A prune works without room, too.
-            repository.prune(Keep::newest(1)).unwrap();
+            repository.prune(RetentionPolicy::newest(1)).unwrap();
             assert_restores(&repository, 3, &options, &moments[2]);
             image.set_capacity(None);
             let again = backup(&subject.db, &image);

@@ -7,7 +7,9 @@ mod refusals;
 
 use std::ops::ControlFlow;
 
-use gabion::{BackupInfo, BackupOptions, BackupRepository, Db, Engine, Error, Keep, Options};
+use gabion::{
+    BackupInfo, BackupOptions, BackupRepository, Db, Engine, Error, Options, RetentionPolicy,
+};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -300,7 +302,7 @@ fn a_prune_takes_what_only_old_backups_had() {
         }
         let repository = repository(&to);
         let before = to.names().len();
-        let report = repository.prune(Keep::newest(2)).unwrap();
+        let report = repository.prune(RetentionPolicy::newest(2)).unwrap();
         assert_eq!(report.removed, [1, 2, 3]);
         assert!(report.objects > 0 && report.bytes > 0);
         assert_eq!(
@@ -319,7 +321,7 @@ fn a_prune_takes_what_only_old_backups_had() {
         );
         // Numbers are not used again.
         assert_eq!(backup(&subject.db, &to).id, 6);
-        let nothing = repository.prune(Keep::newest(3)).unwrap();
+        let nothing = repository.prune(RetentionPolicy::newest(3)).unwrap();
         assert!(nothing.removed.is_empty() && nothing.objects == 0);
     }
 }

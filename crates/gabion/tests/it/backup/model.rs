@@ -3,7 +3,7 @@
 //!
 //! `GABION_RESTORES` says how many backups are restored, of all engines together.
 
-use gabion::{Keep, Options};
+use gabion::{Options, RetentionPolicy};
 use gabion_media::{Disk, SimDisk};
 
 use super::{assert_restores, assert_whole, backup, engines, repository, restored};
@@ -85,7 +85,9 @@ fn history(seed: u64, options: &Options) -> u64 {
         }
         if !kept.is_empty() && random.one_in(due.max(1) * 6) {
             let newest = 1 + random.below(4);
-            repository(&to).prune(Keep::newest(newest)).unwrap();
+            repository(&to)
+                .prune(RetentionPolicy::newest(newest))
+                .unwrap();
             let gone = kept.len().saturating_sub(usize::try_from(newest).unwrap());
             kept.drain(..gone);
         }

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gabion::{BackupOptions, BackupRepository, Db, Engine, Error, Keep, MappedOptions, Options};
+use gabion::{
+    BackupOptions, BackupRepository, Db, Engine, Error, MappedOptions, Options, RetentionPolicy,
+};
 use gabion_media::{Disk, SimDisk};
 
 use super::{assert_restores, assert_whole, backup, engines, repository, some_store, write_all};
@@ -46,7 +48,7 @@ fn directories_that_are_no_repositories_are_refused_and_left_alone() {
             BackupRepository::create_or_open(path(place)),
             BackupRepository::open(path(place)),
         ] {
-            let error = told(opened, &["no repository", "BACKUPS", word]);
+            let error = told(opened, &["not a backup repository", "BACKUPS", word]);
             assert!(matches!(error, Error::NotARepository { .. }));
         }
         assert_eq!(fs::read_dir(path(place)).unwrap().count(), before);
@@ -64,7 +66,7 @@ fn directories_that_are_no_repositories_are_refused_and_left_alone() {
     let repository = BackupRepository::create_or_open(path("deep/new")).unwrap();
     db.backup(&repository, BackupOptions::default()).unwrap();
     for (damage, words) in [
-        (8, &["format version 2", "newer Gabion"][..]),
+        (8, &["format version 2", "newer version of Gabion"][..]),
         (0, &["magic"]),
         (13, &["checksum"]),
     ] {
@@ -104,7 +106,7 @@ fn a_repository_in_use_is_told_with_its_holder() {
     let restore = || repository.restore(1, path("restored"), BackupOptions::default());
     let verify = || repository.verify(None, BackupOptions::default()).map(drop);
     let create = || db.backup(&repository, BackupOptions::default()).map(drop);
-    let prune = || repository.prune(Keep::newest(1)).map(drop);
+    let prune = || repository.prune(RetentionPolicy::newest(1)).map(drop);
     for refused in [create(), prune(), restore(), verify()] {
         assert!(told(refused, &["locked", "process"]).is_locked());
     }
@@ -145,7 +147,7 @@ fn objects_that_are_missing_cut_or_flipped_are_found_and_made_again() {
             flipped[good.len() / 2] ^= 0x10;
             let damages = [
                 (None, "missing"),
-                (Some(good[..good.len() - 1].to_vec()), "was cut"),
+                (Some(good[..good.len() - 1].to_vec()), "instead of"),
                 (Some(flipped), "are not those"),
             ];
             for (damage, word) in damages {
@@ -218,7 +220,7 @@ fn a_description_that_is_damaged_keeps_all_objects() {
     let mut flipped = good.clone();
     flipped[40] ^= 1;
     for (bad, word) in [
-        (newer, "newer Gabion"),
+        (newer, "newer version of Gabion"),
         (flipped, "checksum"),
         (Vec::new(), "end"),
     ] {
@@ -240,7 +242,7 @@ fn a_description_that_is_damaged_keeps_all_objects() {
             &[word],
         );
         assert!(target.list().unwrap().is_empty());
-        told(repository.prune(Keep::newest(1)), &[word]);
+        told(repository.prune(RetentionPolicy::newest(1)), &[word]);
         // A backup is made all the same, and takes nothing away.
         let third = backup(&subject.db, &to);
         assert_restores(&repository, 2, &options, &twin);
@@ -250,7 +252,7 @@ fn a_description_that_is_damaged_keeps_all_objects() {
     }
     // Whoever gives it up removes its file.
     Disk::simulated(&to).remove(&name).unwrap();
-    let report = repository(&to).prune(Keep::newest(9)).unwrap();
+    let report = repository(&to).prune(RetentionPolicy::newest(9)).unwrap();
     assert!(
         report.removed.is_empty() && report.objects > 0,
         "{report:?}"
@@ -274,12 +276,12 @@ fn a_restore_writes_into_no_directory_with_something_in_it() {
         let restore = |to: &Path| repository.restore(1, to, BackupOptions::default());
         for place in [&store, &to] {
             let before = fs::read_dir(place).unwrap().count();
-            told(restore(place), &["exists already"]);
+            told(restore(place), &["already exists"]);
             assert_eq!(fs::read_dir(place).unwrap().count(), before);
         }
         db.put("basket", "sand").unwrap();
         db.close().unwrap();
-        told(restore(&store), &["exists already"]);
+        told(restore(&store), &["already exists"]);
 
         // New, in a new place; and one that is there and empty, such as a mount point.
         let empty = path(&format!("empty {engine}"));
@@ -290,11 +292,11 @@ fn a_restore_writes_into_no_directory_with_something_in_it() {
             assert_eq!(db.engine(), engine);
             assert_eq!(db.get("basket").unwrap().as_deref(), Some(&b"stones"[..]));
             db.close().unwrap();
-            told(restore(place), &["exists already"]);
+            told(restore(place), &["already exists"]);
         }
         told(
             repository.restore(7, path("seventh"), BackupOptions::default()),
-            &["no backup 7", "it has: 1"],
+            &["no backup 7", "choose from: 1"],
         );
         assert!(!path("seventh").exists() && !path("seventh.incomplete").exists());
     }
@@ -336,7 +338,7 @@ fn engines_without_backups_and_closed_stores_say_so() {
     for engine in Engine::ALL.iter().filter(|own| !own.capabilities().backup) {
         let pool = MappedOptions::default()
             .pool_bytes(64 << 20)
-            .records_planned(64);
+            .expected_records(64);
         let options = Options::default().engine(*engine).mapped(pool);
         let db = options.open(path(engine.name())).unwrap();
         let refused = db.backup(&repository, BackupOptions::default());
@@ -351,7 +353,7 @@ fn engines_without_backups_and_closed_stores_say_so() {
     let options = Options::default().read_only(true);
     let db = options.open(path("store")).unwrap();
     let refused = db.backup(&repository, BackupOptions::default());
-    told(refused, &["reading only"]);
+    told(refused, &["opened read-only"]);
     assert!(repository.list().unwrap().backups.is_empty());
     let left = fs::read_dir(path("backups")).unwrap();
     assert_eq!(left.count(), 2, "the root and the lock");

@@ -375,7 +375,7 @@ impl Machine {
         }
         let known = self.db().consumers().expect("consumers");
         let names = known.iter().map(|info| &info.name);
-        assert!(names.eq(self.followers.keys()) && known.iter().all(|info| !info.is_cut_off));
+        assert!(names.eq(self.followers.keys()) && known.iter().all(|info| !info.is_invalidated));
         self.followers.clear();
         self.db
             .take()

@@ -5,7 +5,7 @@ pub(crate) mod twin;
 
 use std::time::Duration;
 
-use gabion::{Action, ChangesOptions, Db, Durability, Error, Options, Position, check_disk};
+use gabion::{ChangeAction, ChangesOptions, Db, Durability, Error, Options, Position, check_disk};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
@@ -99,7 +99,7 @@ fn a_power_cut_takes_nothing_that_was_acknowledged_and_tells_nothing_twice() {
                         number == info.position.number()
                     });
                     let from = from.unwrap_or_else(|| panic!("{info:?} stands at {standing:?}"));
-                    assert!(!info.is_cut_off);
+                    assert!(!info.is_invalidated);
                     let survived =
                         assert_rest(&db, info.position, (&names, &written[..left]), from);
                     read += survived.read;
@@ -234,8 +234,8 @@ fn the_slowest_consumer_is_cut_off() {
             let [fast, slow] = &db.consumers().unwrap()[..] else {
                 panic!("two consumers");
             };
-            assert_eq!((&*fast.name, fast.is_cut_off), ("fast", false));
-            assert_eq!((&*slow.name, slow.is_cut_off), ("slow", true));
+            assert_eq!((&*fast.name, fast.is_invalidated), ("fast", false));
+            assert_eq!((&*slow.name, slow.is_invalidated), ("slow", true));
             assert!(
                 db.stats().log_bytes_kept_for_consumers < 10 << 10,
                 "{:?}",
@@ -254,7 +254,12 @@ fn the_slowest_consumer_is_cut_off() {
         }
         let slow = db.consumer("slow").unwrap();
         slow.acknowledge(db.position().unwrap()).unwrap();
-        assert!(db.consumers().unwrap().iter().all(|info| !info.is_cut_off));
+        assert!(
+            db.consumers()
+                .unwrap()
+                .iter()
+                .all(|info| !info.is_invalidated)
+        );
         put_many(&db, 0, 100);
         assert_eq!(count_of(slow.changes().unwrap()).0, 100);
         db.close().unwrap();
@@ -411,7 +416,7 @@ fn a_reader_follows_threads_that_write() {
     for engine in engines_on_disks() {
         for side_by_side in [false, true] {
             let mut options = small(engine).background_threads(2);
-            options.tuning.writers_side_by_side = side_by_side;
+            options.tuning.concurrent_writers = side_by_side;
             let sim = SimDisk::new();
             let db = open(&sim, &options);
             let consumer = db.consumer("one").unwrap();
@@ -448,7 +453,7 @@ fn a_reader_follows_threads_that_write() {
                     count += 1;
                     number += change.operations.len() as u64;
                     assert_eq!(change.position.number(), number);
-                    let Action::Put { key, .. } = &change.operations[0].action else {
+                    let ChangeAction::Put { key, .. } = &change.operations[0].action else {
                         panic!("{change:?}");
                     };
                     assert!(db.contains(key).unwrap(), "readers see what is told");
@@ -638,7 +643,12 @@ fn runs_without_a_write_move_no_position() {
                     .unwrap();
                 drop(changes);
                 db = reopen(&mut sim, db);
-                assert!(db.consumers().unwrap().iter().all(|info| !info.is_cut_off));
+                assert!(
+                    db.consumers()
+                        .unwrap()
+                        .iter()
+                        .all(|info| !info.is_invalidated)
+                );
                 db.put(format!("later {round}"), "value").unwrap();
                 db = reopen(&mut sim, db);
                 changes = db.consumer("one").unwrap().changes().unwrap();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gabion::{Action, Change, MergeBase, Position};
+use gabion::{Change, ChangeAction, MergeBase, Position};
 
 /// What the keyspaces hold, by their names.
 pub(crate) type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -117,7 +117,7 @@ pub(super) fn assert_same(
             .expect("a name")
             .to_owned();
         let did = match &operation.action {
-            Action::Put {
+            ChangeAction::Put {
                 key,
                 value,
                 expires,
@@ -125,11 +125,11 @@ pub(super) fn assert_same(
                 None => Did::Put(key.to_vec(), value.to_vec()),
                 Some(_) => Did::PutExpiring(key.to_vec(), value.to_vec()),
             },
-            Action::Delete { key } => Did::Delete(key.to_vec()),
-            Action::DeleteRange { from, to } => {
+            ChangeAction::Delete { key } => Did::Delete(key.to_vec()),
+            ChangeAction::DeleteRange { from, to } => {
                 Did::DeleteRange(from.to_vec(), to.as_ref().map(|to| to.to_vec()))
             }
-            Action::Merge {
+            ChangeAction::Merge {
                 key,
                 base,
                 operands,
@@ -149,9 +149,9 @@ pub(super) fn assert_same(
                 let sum = operands.iter().map(|operand| number(operand)).sum::<i64>();
                 Did::Put(key.to_vec(), (base + sum).to_le_bytes().to_vec())
             }
-            Action::KeyspaceMade => Did::Made,
-            Action::KeyspaceDropped => Did::Dropped,
-            Action::Ingested { pairs, first, last } => {
+            ChangeAction::KeyspaceCreated => Did::Made,
+            ChangeAction::KeyspaceDropped => Did::Dropped,
+            ChangeAction::Ingested { pairs, first, last } => {
                 let Some([(_, Did::Ingested(own))]) = expected.exact.as_deref() else {
                     panic!("change {at}: an ingest that there was not");
                 };
@@ -200,7 +200,7 @@ pub(super) fn assert_rest(
             Some(Ok(change)) => {
                 let is_made = matches!(
                     change.operations.first().map(|operation| &operation.action),
-                    Some(Action::KeyspaceMade)
+                    Some(ChangeAction::KeyspaceCreated)
                 );
                 while written[at].is_made() && !is_made {
                     survived.made_lost += 1;

@@ -59,8 +59,8 @@ fn options_of(engine: Engine, seed: u64) -> Options {
     with_little_memory(options, seed)
 }
 
-/// Those of a workload whose tables are small and do not overlap: some are gathered and others
-/// moved, two runs or several at a time.
+/// Those of a workload whose tables are small and do not overlap: some are combined and
+/// others moved, two runs or several at a time.
 fn appending_options_of(seed: u64) -> Options {
     let mut random = SeededRng::new(seed ^ 0x00a9_9e4d);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
@@ -156,7 +156,7 @@ fn a_power_cut_leaves_a_prefix_while_small_tables_are_gathered() {
     let wanted = setting("GABION_CRASH_POINTS", 20_000) / 10;
     let totals = explore_all(Engine::Wip, wanted, appending);
     assert!(
-        totals.gathered > wanted / 250 && totals.compactions > wanted / 400,
+        totals.coalesced_tables > wanted / 250 && totals.compactions > wanted / 400,
         "{totals:?}"
     );
 }

@@ -122,7 +122,7 @@ fn a_fault_at_every_operation_loses_nothing_while_small_tables_are_gathered() {
         let workload = Workload::appending(seed, WRITES);
         strike_everywhere(seed, &workload, &appending_options_of(seed))
     });
-    assert!(counts.gathered > counts.faults, "{counts:?}");
+    assert!(counts.coalesced_tables > counts.faults, "{counts:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) struct Counts {
     /// Runs after which a refused write was found again: a sync had failed, the log had it.
     pub(super) revived: u64,
     /// Small tables that became one with their neighbours.
-    pub(super) gathered: u64,
+    pub(super) coalesced_tables: u64,
 }
 
 impl Counts {
@@ -36,7 +36,7 @@ impl Counts {
         self.read_only += other.read_only;
         self.unopened += other.unopened;
         self.revived += other.revived;
-        self.gathered += other.gathered;
+        self.coalesced_tables += other.coalesced_tables;
     }
 }
 
@@ -100,7 +100,7 @@ impl<'r> Run<'r> {
                 }
                 Step::DropKeyspace(keyspace) => self.drop_keyspace(&subject, *keyspace, counts),
                 Step::Reopen => {
-                    counts.gathered += subject.db.stats().gathered;
+                    counts.coalesced_tables += subject.db.stats().coalesced_tables;
                     let result = subject.db.clone().close();
                     drop(subject);
                     self.subject = None;
@@ -113,7 +113,7 @@ impl<'r> Run<'r> {
             }
         }
         if let Some(subject) = &self.subject {
-            counts.gathered += subject.db.stats().gathered;
+            counts.coalesced_tables += subject.db.stats().coalesced_tables;
         }
     }
 

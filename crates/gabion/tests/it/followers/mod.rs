@@ -61,7 +61,7 @@ fn assert_was(db: &Db, written: &[Written], is_bare: bool) {
 /// what there was at the first.
 #[test]
 fn a_follower_has_what_there_was_at_its_number() {
-    let mut reopened = 0;
+    let mut manifest_reloads = 0;
     for number in 0..setting("GABION_FOLLOWER_CASES", 12) {
         let seed = base_seed() ^ (0xf0_0000 + number);
         let _context = PanicContext(|| format!("seed {seed}"));
@@ -99,7 +99,7 @@ fn a_follower_has_what_there_was_at_its_number() {
             assert_same_at(&follower, &snapshot, &pairs);
         }
         let stats = follower.stats().follower.unwrap();
-        reopened += stats.reopened;
+        manifest_reloads += stats.manifest_reloads;
         machine.end();
         follower.catch_up().unwrap();
         let fresh = follow(&sim, &options);
@@ -108,7 +108,7 @@ fn a_follower_has_what_there_was_at_its_number() {
         let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
         assert_eq!(content(&db), content(&fresh), "closed");
     }
-    println!("began again {reopened} times");
+    println!("began again {manifest_reloads} times");
 }
 
 type Pair = (Vec<u8>, Vec<u8>);
@@ -306,11 +306,11 @@ fn a_follower_that_is_far_behind_begins_again() {
         assert_eq!(found.as_deref(), Some(&bytes_of(number, 60)[..]));
     }
     let lag = follower.stats().follower.unwrap();
-    assert_eq!(lag.reopened, 0);
+    assert_eq!(lag.manifest_reloads, 0);
     assert!(follower.catch_up().unwrap());
     assert!(!follower.catch_up().unwrap(), "nothing is new");
     let stats = follower.stats().follower.unwrap();
-    assert!(stats.reopened > 0, "{stats:?}");
+    assert!(stats.manifest_reloads > 0, "{stats:?}");
     assert_eq!((stats.lag_writes, stats.lag_bytes, stats.lag_ns), (0, 0, 0));
     for number in 0..300u64 {
         let found = follower.get(number.to_le_bytes()).unwrap();
@@ -348,7 +348,7 @@ fn what_was_logged_again_counts() {
         }
     }
     let stats = follower.stats().follower.unwrap();
-    assert!(stats.reopened > 0, "{stats:?}");
+    assert!(stats.manifest_reloads > 0, "{stats:?}");
 }
 
 fn tables_of(sim: &SimDisk) -> Vec<String> {

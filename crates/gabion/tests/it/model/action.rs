@@ -76,7 +76,7 @@ pub(super) enum Action {
         count: u8,
         value: Value,
     },
-    /// The keys of [`Action::Fill`], as an ingest.
+    /// The keys of [`ChangeAction::Fill`], as an ingest.
     Ingest {
         keyspace: usize,
         first: u16,

@@ -36,14 +36,14 @@ pub(crate) fn small_tuning() -> Tuning {
         .split_ways(4)
         .sublevels_min(2)
         .sublevels_max(4)
-        .searches_until_ordered(2)
+        .scans_until_ordered(2)
 }
 
 /// The mapped file of [`small_options`].
 pub(crate) fn small_mapped() -> MappedOptions {
     MappedOptions::default()
         .pool_bytes(64 << 20)
-        .records_planned(64)
+        .expected_records(64)
         .checkpoints(false)
 }
 
@@ -143,7 +143,7 @@ fn scmkv_option_sets() -> Vec<Options> {
         small().mapped(small_mapped().checkpoints(true)),
         small()
             .space_amplification_max(1.25)
-            .mapped(small_mapped().records_planned(4096)),
+            .mapped(small_mapped().expected_records(4096)),
         small()
             .mapped(small_mapped().checkpoints(true))
             .background_threads(2)
@@ -300,7 +300,7 @@ pub(crate) fn drawn_options(engine: Engine, seed: u64) -> Options {
 fn drawn_mapped(random: &mut SeededRng, mapped: bool, checkpoints: bool) -> MappedOptions {
     MappedOptions::default()
         .checkpoints(checkpoints)
-        .records_planned(one_of(random, &[0, 1, 64, 4096]))
+        .expected_records(one_of(random, &[0, 1, 64, 4096]))
         .pool_bytes(one_of(random, &[64 << 20, (64 << 20) + 12_345, 96 << 20]))
         // Others have no such file, and no use for the path.
         .pool_path((!mapped && random.below(2) == 0).then(|| PathBuf::from("no such place")))
@@ -334,10 +334,10 @@ fn drawn_forms(random: &mut SeededRng, tuning: Tuning) -> Tuning {
     ];
     tuning
         .memtable_form(one_of(random, &forms))
-        .searches_until_ordered(one_of(random, &[0, 1, 100, u32::MAX]))
+        .scans_until_ordered(one_of(random, &[0, 1, 100, u32::MAX]))
         .filter_bits_per_key(one_of(random, &[0, 1, 10, 32]))
         .paranoid_checks(one_of(random, &[false, true]))
-        .writers_side_by_side(one_of(random, &[false, true]))
+        .concurrent_writers(one_of(random, &[false, true]))
 }
 
 fn drawn_background(random: &mut SeededRng, mut options: Options) -> Options {

@@ -31,7 +31,7 @@ impl Merge for Last {
         "last"
     }
 
-    fn full(
+    fn full_merge(
         &self,
         _key: &[u8],
         base: Option<&[u8]>,
@@ -41,7 +41,7 @@ impl Merge for Last {
         Ok(last.map(<[u8]>::to_vec))
     }
 
-    fn partial(&self, _key: &[u8], _left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, _key: &[u8], _left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         (right.len() % 5 == 3).then(|| right.to_vec())
     }
 }
@@ -319,7 +319,7 @@ pub(crate) struct Totals {
     pub(crate) splits: u64,
     pub(crate) joins: u64,
     /// Small tables that became one with their neighbours.
-    pub(crate) gathered: u64,
+    pub(crate) coalesced_tables: u64,
     /// Keyspaces that were dropped.
     pub(crate) drops: u64,
     /// Commits of transactions, and those that were refused, and those that might have been.
@@ -338,7 +338,7 @@ impl Totals {
         self.compactions += stats.compactions;
         self.splits += stats.splits;
         self.joins += stats.joins;
-        self.gathered += stats.gathered;
+        self.coalesced_tables += stats.coalesced_tables;
     }
 
     /// Adds what another thread counted.
@@ -349,7 +349,7 @@ impl Totals {
         self.compactions += other.compactions;
         self.splits += other.splits;
         self.joins += other.joins;
-        self.gathered += other.gathered;
+        self.coalesced_tables += other.coalesced_tables;
         self.drops += other.drops;
         self.commits += other.commits;
         self.conflicts += other.conflicts;

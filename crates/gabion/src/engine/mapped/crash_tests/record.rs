@@ -167,7 +167,7 @@ impl Recording {
                 MappedOptions::default()
                     .pool_bytes(64 << 20)
                     .checkpoints(true)
-                    .records_planned(64),
+                    .expected_records(64),
             )
             .background_threads(usize::from(shape.threads > 1));
         set_checkpoint_disk(Some(&sim));

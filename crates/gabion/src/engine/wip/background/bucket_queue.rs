@@ -137,7 +137,7 @@ impl BucketQueue {
     }
 
     /// Takes the buckets in which it is to be looked for what is due.
-    pub(in super::super) fn take_unjudged(&self) -> Vec<Arc<Bucket>> {
+    pub(in super::super) fn take_unscored(&self) -> Vec<Arc<Bucket>> {
         let unjudged = std::mem::take(&mut self.0.lock().unjudged);
         unjudged.iter().filter_map(Weak::upgrade).collect()
     }

@@ -15,7 +15,7 @@ impl Wip {
         self.schedule.wake();
         self.schedule.wake_log();
         let result = self.wait_until(|| {
-            let rests = self.schedule.rests_since();
+            let rests = self.schedule.idle_epoch();
             rests.is_some()
                 && !self.has_frozen()
                 && self.agenda.is_empty()
@@ -23,7 +23,7 @@ impl Wip {
                 && !self.has_aged_memtables()
                 && self.fresh.is_empty()
                 && !self.is_anything_due()
-                && self.schedule.rests_since() == rests
+                && self.schedule.idle_epoch() == rests
         });
         self.idleness.lock().idle.end_wait();
         result
@@ -66,7 +66,7 @@ impl Wip {
         let is_awaited = self.idleness.lock().idle.is_awaited();
         !is_awaited
             && self.has_leisure()
-            && !self.throttle.holds_up_writers()
+            && !self.throttle.delays_writers()
             && !self.schedule.is_stopping()
     }
 

@@ -30,7 +30,7 @@ impl Wip {
     ) -> Result<Option<(Arc<WipKeyspace>, Arc<Bucket>)>> {
         match all {
             true => self.look_at_all(leisure)?,
-            false => self.look_at_unjudged(leisure)?,
+            false => self.score_buckets(leisure)?,
         }
         while let Some(bucket) = self.agenda.take_due() {
             self.count_visits(1);
@@ -48,7 +48,7 @@ impl Wip {
         let began = Instant::now();
         let circumstances = self.circumstances(leisure);
         // What is touched from here on is looked at again.
-        drop(self.agenda.take_unjudged());
+        drop(self.agenda.take_unscored());
         let mut due = Vec::new();
         for (_, bucket) in self.buckets() {
             if !bucket.is_busy()
@@ -64,8 +64,8 @@ impl Wip {
     }
 
     /// Looks for what is due in the buckets that were touched.
-    fn look_at_unjudged(&self, leisure: bool) -> Result<()> {
-        let unjudged = self.agenda.take_unjudged();
+    fn score_buckets(&self, leisure: bool) -> Result<()> {
+        let unjudged = self.agenda.take_unscored();
         if unjudged.is_empty() {
             return Ok(());
         }

@@ -139,7 +139,7 @@ impl Wip {
             })
         });
         if let Err(error) = made {
-            tracing::debug!(%error, "a table was not made ready for readers");
+            tracing::debug!(%error, "a new table could not be prewarmed");
         } else if !is_done {
             self.fresh.add(&file);
         }
@@ -159,7 +159,7 @@ impl Wip {
     pub(super) fn after_job(&self) {
         if let Err(error) = self.look_at_touched().and_then(|()| self.look_at_space()) {
             // Who compacts the bucket meets the same error.
-            tracing::warn!(%error, "how much space is used stays unknown for now");
+            tracing::warn!(%error, "the used space could not be measured yet");
         }
         self.schedule.wake();
     }

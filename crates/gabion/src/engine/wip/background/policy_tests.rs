@@ -222,7 +222,7 @@ fn what_is_flushed_while_young_runs_become_one_stays_newer() {
     engine.idle_for_tests(|| engine.compact(&job(&bucket.state.load())).unwrap());
     engine.put_run_for_tests(&keyspace, 0..100, 2);
     engine.put_run_for_tests(&keyspace, 0..100, 3);
-    let young = Compaction::of_young(&bucket, &bucket.state.load().levels, 0);
+    let young = Compaction::compact_young_runs(&bucket, &bucket.state.load().levels, 0);
     engine.put_run_for_tests(&keyspace, 0..100, 4);
     engine.idle_for_tests(|| engine.compact(&young).unwrap());
 

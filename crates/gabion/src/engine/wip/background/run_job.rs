@@ -79,6 +79,6 @@ fn compaction(bucket: &Arc<Bucket>, scope: CompactionScope) -> Compaction {
             Compaction::rewriting(bucket, &levels, Purpose::Compaction)
         }
         CompactionScope::Leisure => Compaction::at_leisure(bucket, &levels),
-        CompactionScope::Young { last } => Compaction::of_young(bucket, &levels, last),
+        CompactionScope::Young { last } => Compaction::compact_young_runs(bucket, &levels, last),
     }
 }

@@ -161,7 +161,7 @@ impl Drop for TableFile {
             && let Err(error) = self.disk.remove(&table_name(self.meta.file))
         {
             // The next open removes files that the manifest does not name.
-            tracing::warn!(%error, "a table that is not needed any more could not be removed");
+            tracing::warn!(%error, "a table that is no longer needed could not be removed");
         }
     }
 }

@@ -200,7 +200,7 @@ impl Wip {
                 Ok(Round::Before(at)) => (cleared, tries) = (at, 0),
                 Ok(Round::Gone) if tries < TRIES => {
                     following.restarts = true;
-                    following.stats.reopened += 1;
+                    following.stats.manifest_reloads += 1;
                     if tries > 1 {
                         std::thread::sleep(PAUSE);
                     }
@@ -230,7 +230,7 @@ impl Wip {
                 .disk
                 .path_of(&log_name(self.syncer.appended_lsn().segment())),
             offset: 0,
-            what: "the log does not continue where the manifest says that it does".to_owned(),
+            what: "the log does not continue at the place that the manifest names".to_owned(),
         }
     }
 
@@ -277,8 +277,8 @@ impl Wip {
         if new < old {
             return Err(Error::NotAStore {
                 path: self.disk.path().to_owned(),
-                why: "its last writes are older than those that were read before: another store \
-                      took its place. Open it again"
+                why: "another store has taken the place of the one that was followed, as the last \
+                      writes are older than those read before; open it again"
                     .to_owned(),
             });
         }

@@ -124,7 +124,7 @@ impl Compaction {
     /// All runs down to a level, with older ones below it, into one of that level, or of the next
     /// if it is the first: the first has the runs that are flushed meanwhile, which are newer. As
     /// it is done at leisure.
-    pub(in super::super) fn of_young(
+    pub(in super::super) fn compact_young_runs(
         bucket: &Arc<Bucket>,
         levels: &Levels,
         last: usize,
@@ -177,9 +177,9 @@ impl Wip {
                 let tables = ordered.iter().flat_map(|run| run.tables.iter().cloned());
                 let tables: Vec<_> = tables.collect();
                 let (moved, written) = self.gather(job, &tables)?;
-                let gathered = tables.len() - moved.len();
+                let coalesced_tables = tables.len() - moved.len();
                 let number = self.install_compaction(job, moved, written)?;
-                self.counters.gathered.add(gathered as u64);
+                self.counters.coalesced_tables.add(coalesced_tables as u64);
                 number
             }
             None => {
@@ -192,7 +192,7 @@ impl Wip {
                 let unread = all - count(&left);
                 let written = self.merge(job, &left)?.into_iter().collect();
                 let number = self.install_compaction(job, Vec::new(), written)?;
-                self.counters.dropped_unread.add(unread as u64);
+                self.counters.expired_tables_dropped.add(unread as u64);
                 number
             }
         };

@@ -49,7 +49,8 @@ impl Wip {
         let tail = self.versions.lock().manifest.state().log_tail;
         if let Err(error) = self.syncer.remove_before(tail) {
             // The next open, or the next call, removes them.
-            tracing::warn!(%error, "a log segment that is not needed any more stays for now");
+            tracing::warn!(%error, "a log segment that is no longer needed could not be removed \
+                                    yet");
         }
     }
 

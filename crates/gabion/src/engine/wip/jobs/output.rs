@@ -67,7 +67,7 @@ impl Wip {
             && let Err(error) = self.disk.remove(&table_name(file))
         {
             // The next open removes it.
-            tracing::warn!(%error, "a table that nobody names could not be removed");
+            tracing::warn!(%error, "a table that the manifest does not name could not be removed");
         }
     }
 }

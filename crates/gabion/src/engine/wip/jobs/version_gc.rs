@@ -17,7 +17,7 @@
 //! into fragments before, and are put between the entries where they belong.
 
 use crate::Result;
-use crate::compaction_filter::FilterOfKeyspace;
+use crate::compaction_filter::SharedCompactionFilter;
 use crate::engine::range_deletes::RangeTombstones;
 use crate::engine::snapshots::ProtectedSeqs;
 use crate::expiry::has_expired;
@@ -46,7 +46,7 @@ pub(crate) struct VersionGc {
     /// What operands mean, if the keyspace has any.
     operator: Option<MergeOperator>,
     /// What the keyspace's program says of values.
-    filter: Option<FilterOfKeyspace>,
+    filter: Option<SharedCompactionFilter>,
     /// Versions of the last key, newest first, if some are merges that need what comes.
     held: Vec<Held>,
 }
@@ -105,7 +105,7 @@ impl VersionGc {
     }
 
     /// The same, which asks a filter about what nobody reads.
-    pub(crate) fn filtering(self, filter: Option<FilterOfKeyspace>) -> VersionGc {
+    pub(crate) fn filtering(self, filter: Option<SharedCompactionFilter>) -> VersionGc {
         VersionGc { filter, ..self }
     }
 
@@ -200,9 +200,9 @@ impl VersionGc {
             };
             let is_deleted = fragment.is_some_and(|fragment| fragment.newest(own) > seq);
             match has_expired || is_deleted {
-                true => operands.put_onto_nothing(),
+                true => operands.set_no_base(),
                 false => {
-                    let put = operands.put_onto(seq, kind, stored);
+                    let put = operands.set_base(seq, kind, stored);
                     put.map_err(malformed_in_memory)?;
                 }
             }
@@ -234,7 +234,7 @@ impl VersionGc {
                 && self.bottom
                 && let Some((operands, _)) = held.open()
             {
-                operands.put_onto_nothing();
+                operands.set_no_base();
             }
             let (kind, stored) = match held.version {
                 Version::Other(kind, stored) => (kind, stored),
@@ -518,8 +518,8 @@ mod tests {
                         && *older >= from
                     {
                         match *older > deleted {
-                            true => operands.put_onto(*older, *kind, value).unwrap(),
-                            false => operands.put_onto_nothing(),
+                            true => operands.set_base(*older, *kind, value).unwrap(),
+                            false => operands.set_no_base(),
                         }
                     }
                     operands.settled(asked(&append()))
@@ -566,10 +566,10 @@ mod tests {
         while let Some(next) = operands.below(own) {
             match below(next - 1).filter(|(own, kind, _)| is_there(*kind, *own)) {
                 Some((older, kind, stored)) => {
-                    operands.put_onto(*older, *kind, stored).unwrap();
+                    operands.set_base(*older, *kind, stored).unwrap();
                     own = *older;
                 }
-                None => operands.put_onto_nothing(),
+                None => operands.set_no_base(),
             }
         }
         let record = operands.read(asked(&append())).unwrap();

@@ -281,7 +281,7 @@ impl VersionEdit {
                 id: reader.varint_u32()?,
                 options: KeyspaceOptions::decode(reader.bytes()?)?,
             },
-            _ => return Err(reader.malformed("an edit is of a kind that is not known")),
+            _ => return Err(reader.malformed("the kind of an edit is unknown")),
         })
     }
 }
@@ -334,7 +334,7 @@ fn decode_expiries(reader: &mut PayloadReader<'_>, of: u64) -> Result<Expiries, 
     let expiries = Expiries { entries, marks };
     match expiries.is_sound(of) {
         true => Ok(expiries),
-        false => Err(reader.malformed("the entries that expire contradict themselves")),
+        false => Err(reader.malformed("the counts of entries that expire contradict each other")),
     }
 }
 

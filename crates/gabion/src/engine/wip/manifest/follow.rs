@@ -78,7 +78,7 @@ fn refuse_unclean(
     corrupt: &dyn Fn(u64, String) -> Error,
 ) -> Result<()> {
     match current.clean_len > 0 && current.clean_len != end {
-        true => Err(corrupt(end, "the bytes are no valid edit".to_owned())),
+        true => Err(corrupt(end, "the bytes are not a valid edit".to_owned())),
         false => Ok(()),
     }
 }

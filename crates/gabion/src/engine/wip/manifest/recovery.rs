@@ -51,8 +51,8 @@ pub(crate) fn inspect(disk: &Disk) -> Result<ManifestLookup> {
         |name: &&String| parse_log_name(name).is_some() || parse_table_name(name).is_some();
     if let Some(name) = names.iter().find(beyond_creation) {
         return not_a_store(format!(
-            "{CURRENT} is missing, though there is {name}. Restore {CURRENT} from a copy \
-             of the store"
+            "the file {CURRENT} is missing, and {name} is there; restore {CURRENT} from a copy of \
+             the store"
         ));
     }
     let temporary = format!("{CURRENT}{TEMPORARY_SUFFIX}");
@@ -60,7 +60,7 @@ pub(crate) fn inspect(disk: &Disk) -> Result<ManifestLookup> {
         |name: &String| *name == LOCK || *name == temporary || parse_manifest_name(name).is_some();
     if let Some(name) = names.iter().find(|name| !ours(name)) {
         return not_a_store(format!(
-            "it holds other files, such as {name}. Choose an empty or new directory"
+            "the directory holds other files, such as {name}; choose an empty or new directory"
         ));
     }
     Ok(ManifestLookup::Free)
@@ -73,7 +73,7 @@ pub(crate) fn read(disk: &Disk) -> Result<RecoveredManifest> {
     let torn = (end < len).then_some(end);
     match torn {
         Some(end) if current.clean_len > 0 => {
-            let what = "the bytes are no valid edit".to_owned();
+            let what = "the bytes are not a valid edit".to_owned();
             Err(damage_of(disk, current.manifest)(end, what))
         }
         _ => Ok(RecoveredManifest {
@@ -114,7 +114,7 @@ pub(super) fn read_named(disk: &Disk, current: &Header) -> Result<(ManifestState
         return Err(corrupt(
             current.clean_len.min(bytes.len() as u64),
             format!(
-                "the manifest has {} bytes and had {} when the store was closed",
+                "the manifest has {} bytes instead of the {} that it had when the store was closed",
                 bytes.len(),
                 current.clean_len
             ),
@@ -132,7 +132,7 @@ pub(crate) fn read_damaged(disk: &Disk, lost: &mut dyn FnMut(Error)) -> Result<M
     let error = match read(disk) {
         Ok(loaded) => {
             if let Some(at) = loaded.torn {
-                let what = "the bytes are no valid edit: damage, or an edit that a crash has \
+                let what = "the bytes are not a valid edit: damage, or an edit that a crash has \
                             interrupted";
                 lost(damage_of(disk, loaded.number)(at, what.to_owned()));
             }
@@ -165,9 +165,9 @@ pub(crate) fn read_damaged(disk: &Disk, lost: &mut dyn FnMut(Error)) -> Result<M
 }
 
 /// What is told where nothing of the state can be read; the essay of `wip::repair` has the reasons.
-const NO_REPAIR_WITHOUT: &str = "Nothing else says of which keyspace a table is, and which tables \
-                                 are in use: there is no repair without it. Restore the store \
-                                 from a copy or a checkpoint";
+const NO_REPAIR_WITHOUT: &str = "only the manifest tells which tables are in use, and to which \
+                                 keyspaces they belong, so the store cannot be repaired; restore \
+                                 it from a copy or a checkpoint";
 
 /// Makes errors of a manifest's damage: at an offset, and what does not hold.
 pub(super) fn damage_of(disk: &Disk, number: u64) -> impl Fn(u64, String) -> Error {
@@ -192,7 +192,7 @@ pub(super) fn read_first(disk: &Disk, number: u64, len: u64) -> Result<ManifestS
     match end as u64 == len && end == bytes.len() {
         true => Ok(state),
         false => {
-            let what = format!("{end} bytes of the manifest are valid, and {len} were written");
+            let what = format!("only {end} of the {len} bytes of the manifest are valid");
             Err(corrupt(end as u64, what))
         }
     }
@@ -261,7 +261,7 @@ pub(super) fn refuse_cut(
     let durable = marks(place, at as u64, rest).max().unwrap_or(0);
     if durable > at as u64 {
         let what = format!(
-            "the bytes are no valid edit, but the manifest was durable up to offset {durable}"
+            "the bytes are not a valid edit, but the manifest was durable up to offset {durable}"
         );
         return Err(corrupt(at as u64, what));
     }
@@ -286,7 +286,7 @@ pub(super) fn read_current(disk: &Disk) -> Result<Header> {
     let Ok(bytes) = <&[u8; HEADER_BYTES]>::try_from(&bytes[..]) else {
         if bytes.first_chunk() == Some(&CURRENT_MAGIC) {
             return corrupt(format!(
-                "it has {} bytes instead of {HEADER_BYTES}",
+                "the file has {} bytes instead of {HEADER_BYTES}",
                 bytes.len()
             ));
         }
@@ -302,7 +302,7 @@ pub(super) fn read_current(disk: &Disk) -> Result<Header> {
             found,
             supported: VERSION,
         }),
-        HeaderState::Foreign => corrupt("its magic is not Gabion's".to_owned()),
-        HeaderState::Invalid => corrupt("its checksum does not hold".to_owned()),
+        HeaderState::Foreign => corrupt("the magic number is not Gabion's".to_owned()),
+        HeaderState::Invalid => corrupt("the checksum does not match".to_owned()),
     }
 }

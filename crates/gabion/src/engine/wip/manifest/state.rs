@@ -207,7 +207,7 @@ impl ManifestState {
         }
         if id < self.next_keyspace {
             return Err(format!(
-                "keyspace {id} ({name:?}) has the id of one that was dropped"
+                "keyspace {id} ({name:?}) has the id of a dropped keyspace"
             ));
         }
         let Some(next_keyspace) = id.checked_add(1) else {

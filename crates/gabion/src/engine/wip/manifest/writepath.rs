@@ -81,7 +81,7 @@ impl Manifest {
             tracing::warn!(
                 name,
                 at,
-                "the last edit is not valid, as a crash leaves it, and is void"
+                "the last edit was interrupted by a crash and is ignored"
             );
         }
         let mut highest = old;
@@ -310,7 +310,7 @@ impl Manifest {
                 self.mark()
             }
             Err(error) if error.is_shortage() && is_still_in_force(&self.disk, old, &error) => {
-                tracing::warn!(%error, "the manifest is not renewed for now");
+                tracing::warn!(%error, "the manifest could not be rewritten yet");
                 self.renewed_at = len + GROWTH_BYTES;
                 Ok(())
             }

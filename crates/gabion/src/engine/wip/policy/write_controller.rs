@@ -189,7 +189,7 @@ impl WriteController {
     }
 
     /// Whether writers are delayed or stopped.
-    pub(crate) fn holds_up_writers(&self) -> bool {
+    pub(crate) fn delays_writers(&self) -> bool {
         self.pressure() > 0.0
     }
 

@@ -106,11 +106,11 @@ fn fold_down(
         };
         match older {
             Some(older) => {
-                let put = operands.put_onto(older.seq, older.kind, &older.stored);
+                let put = operands.set_base(older.seq, older.kind, &older.stored);
                 put.map_err(malformed_in_memory)?;
                 own = older.seq;
             }
-            None => operands.put_onto_nothing(),
+            None => operands.set_no_base(),
         }
     }
     Ok(())

@@ -117,7 +117,7 @@ impl Wip {
         let keyspaces = parts.build(manifest.state())?;
         let (mut end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
         let consumers = ConsumerTable::open(&disk)?;
-        end.keep_for(&disk, &consumers.stand_at())?;
+        end.keep_for(&disk, &consumers.positions())?;
 
         let log_options = LogOptions {
             kept_bytes_max: options.changes_bytes_max,
@@ -168,7 +168,7 @@ impl Wip {
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
         let throttle = WriteController::new(&shell.options);
-        let turns = PublishOrder::new(shell.options.tuning.writers_side_by_side);
+        let turns = PublishOrder::new(shell.options.tuning.concurrent_writers);
         Wip {
             shell,
             cache,

@@ -194,7 +194,7 @@ impl<'a> CompressedBlock<'a> {
             Encoding::Zstd => unpack_zstd(self.payload, plain),
         };
         if filled != Some(self.plain_len) {
-            return Err("the compressed block does not unpack");
+            return Err("the compressed block does not decompress");
         }
         let trailer = rest.get_mut(..TRAILER_BYTES);
         trailer.ok_or("there is no room for the block")?.fill(0);

@@ -461,7 +461,7 @@ impl Ahead {
         self.blocks = table.read_blocks(block..end)?;
         self.first = block + 1;
         let bytes = self.blocks.pop_front();
-        bytes.ok_or_else(|| table.corruption(start, "the index names no such block"))
+        bytes.ok_or_else(|| table.corruption(start, "the index does not name this block"))
     }
 
     /// Lets the system read what comes after `block` in the direction of the last step, if that is

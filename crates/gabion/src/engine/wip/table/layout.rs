@@ -128,7 +128,7 @@ pub(super) fn check_stored(file: u64, offset: u64, part: &[u8]) -> CheckResult<(
     }
     let (body, trailer) = part
         .split_last_chunk::<TRAILER_BYTES>()
-        .ok_or("it is shorter than its trailer")?;
+        .ok_or("the section is shorter than its trailer")?;
     let encoding = u32_at(trailer, 0).and_then(Encoding::of);
     Ok((encoding.ok_or("the encoding is unknown")?, body))
 }

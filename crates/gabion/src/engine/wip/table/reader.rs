@@ -116,7 +116,7 @@ impl Table {
             rest: &tail,
         };
         let filter = sections.next(footer.filter_bytes, |bytes| {
-            BloomFilter::decode(bytes).ok_or("the filter is no whole number of lines")
+            BloomFilter::decode(bytes).ok_or("the filter is not a whole number of cache lines")
         });
         let filter = filter.or_else(|error| refuse(error).map(|()| BloomFilter::default()))?;
         let index = sections.next(footer.index_bytes, |bytes| {
@@ -168,7 +168,7 @@ impl Table {
             index,
             held: None,
         };
-        table.held = cache.hold_table(table.memory_bytes() as u64);
+        table.held = cache.charge_table(table.memory_bytes() as u64);
         Ok(table)
     }
 
@@ -452,7 +452,7 @@ impl Table {
 
     #[cold]
     fn no_such_block(&self) -> Error {
-        self.corruption(0, "the index names no such block")
+        self.corruption(0, "the index does not name this block")
     }
 
     /// Reads adjacent blocks with one read, checks them and gives them to the cache, unless the
@@ -537,7 +537,7 @@ impl Table {
         let packed = block::check(self.meta.file, offset, bytes)
             .map_err(|what| self.corruption(offset, what))?;
         if packed.is_some() && self.properties.packed.is_empty() {
-            let what = "the block is compressed in a table without compressed blocks";
+            let what = "the block is compressed, and the table has no compressed blocks";
             return Err(self.corruption(offset, what));
         }
         Ok(packed)

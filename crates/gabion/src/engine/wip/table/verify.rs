@@ -98,10 +98,10 @@ impl Seen {
             return Some("an entry's tag does not belong to its key");
         }
         if !table.filter.may_contain(hash) {
-            return Some("the filter denies a key that is there");
+            return Some("the filter lacks a key of the table");
         }
         if cursor.kind() == Kind::Operand {
-            return Some("an entry is an operand as no table has it");
+            return Some("an entry has an operand that does not decode");
         }
         if cursor.kind() == Kind::Merge && Operands::decode(cursor.value_bytes()).is_err() {
             return Some("the operands of a merge do not decode");

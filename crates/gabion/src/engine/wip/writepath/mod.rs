@@ -6,7 +6,7 @@
 //! fills the place, in this order or the other, and publishes when all numbers below its own are
 //! published. Nothing of this takes a lock that writers of different buckets share for writing; but
 //! where processors are few, these writers go one behind the other
-//! ([`Tuning::writers_side_by_side`]).
+//! ([`Tuning::concurrent_writers`]).
 //!
 //! All other writes queue; the head of the queue leads, with everybody else kept out. The leader
 //! appends one frame for each waiting write to the log, syncs the log once if any of them asked for
@@ -14,7 +14,7 @@
 //! next group gathers: a sync starts the moment the medium is free, with whatever is waiting then,
 //! and no timer is involved.
 //!
-//! [`Tuning::writers_side_by_side`]: crate::Tuning::writers_side_by_side
+//! [`Tuning::concurrent_writers`]: crate::Tuning::concurrent_writers
 //!
 //! # Invariants
 //! - I1: the order of frames in the log is the order of sequence numbers and of publication.
@@ -236,7 +236,7 @@ impl Wip {
 
     /// Performs a short single write side by side with others; false, and nothing done, when it is
     /// another one or the log needs its next segment.
-    pub(super) fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
+    pub(super) fn write_concurrently(&self, write: Write<'_>, hash: u64) -> Result<bool> {
         let Write::Single {
             keyspace,
             kind,
@@ -269,7 +269,7 @@ impl Wip {
         if kind == Kind::PutExpiring {
             keyspace.own.set_expires();
         } else if kind == Kind::Operand {
-            merged = self.merge_beside(keyspace, &state, (key, hash), value)?;
+            merged = self.merge_concurrently(keyspace, &state, (key, hash), value)?;
             (kind, value) = (merged.0, &merged.1);
             operation = LogOpHead::new(kind, keyspace.id, key.len(), value.len());
         }
@@ -319,7 +319,7 @@ impl Wip {
 
     /// What a merge writes that goes side by side with other writes: its key's turn is held.
     #[cold]
-    fn merge_beside(
+    fn merge_concurrently(
         &self,
         keyspace: &WipKeyspace,
         state: &BucketState,

@@ -68,7 +68,7 @@ impl Merge for AppendNumbers {
         "append numbers"
     }
 
-    fn full(
+    fn full_merge(
         &self,
         _key: &[u8],
         base: Option<&[u8]>,
@@ -81,7 +81,7 @@ impl Merge for AppendNumbers {
         Ok(Some(encoded(&value)))
     }
 
-    fn partial(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         Some([left, right].concat())
     }
 }

@@ -21,13 +21,13 @@ public enum Code {
     NEWER_FORMAT,
     /** The store needs a part that this library was built without. */
     MISSING_FEATURE,
-    /** An earlier failure ended writing, or the store was opened for reading only. */
+    /** The store is read-only after an earlier failure, or was opened read-only. */
     READ_ONLY,
     /** A key, a value, a batch, a name or a transaction is too long. */
     LIMIT,
     /** Pairs that must ascend do not. */
     OUT_OF_ORDER,
-    /** There is no such option, or its value cannot work. */
+    /** The option is unknown, or its value is invalid. */
     INVALID_OPTION,
     /** The store has no keyspace of that name. */
     NO_SUCH_KEYSPACE,
@@ -35,7 +35,7 @@ public enum Code {
     RESERVED_NAME,
     /** The keyspace was dropped. */
     KEYSPACE_DROPPED,
-    /** The transaction has read what somebody else has written since: run it again. */
+    /** Another write has changed what the transaction read: run it again. */
     CONFLICT,
     /** The transaction was open for too long: run it again. */
     TRANSACTION_TOO_OLD,
@@ -47,15 +47,15 @@ public enum Code {
     UNSUPPORTED,
     /** The process is a fork of the one that opened the store. */
     FORKED,
-    /** It is closed. */
+    /** The object is closed. */
     CLOSED,
     /** The transaction is committed or rolled back. */
     ENDED,
-    /** An argument cannot be. */
+    /** An argument is invalid. */
     INVALID_ARGUMENT,
-    /** Another thread uses what only one may use at a time. */
+    /** Another thread is using an object that one thread at a time may use. */
     BUSY,
-    /** A thread of the store failed, or a bug of Gabion's was stopped at its border. */
+    /** A thread of the store failed, or Gabion panicked, which is a bug. */
     INTERNAL,
     /** The merge operator of a keyspace failed for a key. */
     MERGE_FAILED,
@@ -64,7 +64,7 @@ public enum Code {
 
     private static final Code[] ALL = values();
 
-    /** The code of a number. One that a newer library knows is told as a failure of its own. */
+    /** The code of a number. An unknown code of a newer library becomes INTERNAL. */
     static Code of(int number) {
         return number >= 1 && number <= ALL.length ? ALL[number - 1] : INTERNAL;
     }

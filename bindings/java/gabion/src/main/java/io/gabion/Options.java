@@ -10,7 +10,7 @@ public final class Options extends Settings<Options> {
         return set("create_if_missing", Boolean.toString(creates));
     }
 
-    /** Whether the store is opened for reading only, as many processes may at the same time. */
+    /** Whether to open the store read-only, as many processes may at the same time. */
     public Options readOnly(boolean isReadOnly) {
         return set("read_only", Boolean.toString(isReadOnly));
     }

@@ -1,4 +1,4 @@
-//! What took long: moments by kinds of events, which `LATENCY` shows.
+//! The latency monitor: slow events by kind, which `LATENCY` shows.
 //!
 //! An event that takes at least `latency-monitor-threshold` is noted under its kind, with the
 //! second in which it ended. Of several in a second the longest stays, and of each kind the last
@@ -26,18 +26,18 @@ pub(crate) const KINDS: [(&str, &str); 4] = [
     ),
     (
         "expire-cycle",
-        "many keys expired at once: give them moments that differ",
+        "many keys expired at once: give them different expiry times",
     ),
     (
         "fast-command",
-        "a short command was held up, by the drive, the processor or a lock: SLOWLOG GET shows \
-         which, the store's stalls are in the metrics",
+        "a short command was delayed by the drive, the processor or a lock: SLOWLOG GET shows \
+         which, and the metrics show the store's stalls",
     ),
 ];
 
-/// An event that took long.
+/// A slow event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub(crate) struct LatencySample {
     /// The second in which it ended, since 1970.
     pub(crate) at: u64,
     /// How long it took, in milliseconds.
@@ -46,18 +46,18 @@ pub(crate) struct Sample {
 
 /// The events of a kind.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kind {
+pub(crate) struct LatencySeries {
     /// The last ones, the oldest first.
-    pub(crate) samples: VecDeque<Sample>,
+    pub(crate) samples: VecDeque<LatencySample>,
     /// The longest since it was reset, in milliseconds.
     pub(crate) ms_max: u64,
 }
 
 /// All events.
 #[derive(Debug, Default)]
-pub(crate) struct Spikes(Mutex<BTreeMap<&'static str, Kind>>);
+pub(crate) struct LatencyMonitor(Mutex<BTreeMap<&'static str, LatencySeries>>);
 
-impl Spikes {
+impl LatencyMonitor {
     /// Notes an event that took so long, if that is long.
     #[inline]
     pub(crate) fn note(&self, settings: &Settings, kind: &'static str, nanos: u64) {
@@ -78,13 +78,13 @@ impl Spikes {
                 if kind.samples.len() == SAMPLES_MAX {
                     kind.samples.pop_front();
                 }
-                kind.samples.push_back(Sample { at, ms });
+                kind.samples.push_back(LatencySample { at, ms });
             }
         }
     }
 
     /// The events of a kind, if there were any.
-    pub(crate) fn of(&self, kind: &[u8]) -> Option<Kind> {
+    pub(crate) fn of(&self, kind: &[u8]) -> Option<LatencySeries> {
         self.all()
             .into_iter()
             .find(|(name, _)| name.as_bytes() == kind)
@@ -92,7 +92,7 @@ impl Spikes {
     }
 
     /// All kinds with events.
-    pub(crate) fn all(&self) -> Vec<(&'static str, Kind)> {
+    pub(crate) fn all(&self) -> Vec<(&'static str, LatencySeries)> {
         let kinds = self.0.lock();
         kinds
             .iter()
@@ -115,12 +115,15 @@ mod tests {
 
     #[test]
     fn a_second_has_one_sample_and_a_kind_a_bounded_number() {
-        let spikes = Spikes::default();
+        let spikes = LatencyMonitor::default();
         for (at, ms) in [(1, 5), (1, 9), (1, 7), (2, 3)] {
             spikes.add("command", at, ms);
         }
         let kind = spikes.of(b"command").unwrap();
-        let expected = [Sample { at: 1, ms: 9 }, Sample { at: 2, ms: 3 }];
+        let expected = [
+            LatencySample { at: 1, ms: 9 },
+            LatencySample { at: 2, ms: 3 },
+        ];
         assert_eq!(
             (Vec::from(kind.samples), kind.ms_max),
             (expected.to_vec(), 9)
