@@ -18,7 +18,9 @@
 //! cache leaves them that, too.
 //!
 //! In FlexDB, the indexes of its spaces, their trees and buffers, and what it keeps for snapshots,
-//! stand for the tables; its MemTables have half of the budget more, at which writers stop.
+//! stand for the tables; its MemTables have half of the budget more, at which writers stop. Its
+//! cache leaves a part of the ceiling for what nobody counts: what merges and readers have in their
+//! hands, free places between cached intervals, threads, and what the allocator keeps.
 //!
 //! What follows for the sizes that were not set is told in `sizes`.
 //!
@@ -46,6 +48,8 @@ const MEMTABLES_LEAST_ONE_IN: u64 = 4;
 /// What counts the memory of a store.
 pub(crate) struct Memory {
     bytes_max: u64,
+    /// What the cache leaves of the ceiling for what nobody counts.
+    uncounted: u64,
     memtable_budget: u64,
     tables: AtomicU64,
     pool: Arc<ChunkPool>,
@@ -54,8 +58,19 @@ pub(crate) struct Memory {
 impl Memory {
     /// A ceiling, the MemTables' budget by the options, and the memory that MemTables are made of.
     pub(crate) fn new(bytes_max: u64, memtable_budget: u64, pool: &Arc<ChunkPool>) -> Arc<Memory> {
+        Memory::leaving(0, bytes_max, memtable_budget, pool)
+    }
+
+    /// The same, with a cache that leaves so many bytes for what nobody counts.
+    pub(crate) fn leaving(
+        uncounted: u64,
+        bytes_max: u64,
+        memtable_budget: u64,
+        pool: &Arc<ChunkPool>,
+    ) -> Arc<Memory> {
         Arc::new(Memory {
             bytes_max,
+            uncounted,
             memtable_budget,
             tables: AtomicU64::new(0),
             pool: Arc::clone(pool),
@@ -118,7 +133,8 @@ impl Memory {
     /// What the others leave for blocks, whose cache does not grow into what MemTables may use.
     pub(crate) fn cache_room(&self) -> u64 {
         let memtables = self.memtables().max(self.memtable_budget());
-        self.bytes_max.saturating_sub(self.tables() + memtables)
+        let used = self.tables() + memtables + self.uncounted;
+        self.bytes_max.saturating_sub(used)
     }
 }
 

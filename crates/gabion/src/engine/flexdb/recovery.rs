@@ -58,6 +58,12 @@ const OPENERS_MAX: usize = 8;
 /// Largest size of a log segment.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
+/// Bytes of a ceiling that the cache leaves for what nobody counts: as measured, some 16 MiB and a
+/// sixteenth of the ceiling. A tiny store has less of either.
+fn uncounted(bytes_max: u64) -> u64 {
+    (bytes_max / 3).min((16 << 20) + bytes_max / 16)
+}
+
 impl Flex {
     /// Opens the store on `disk`, recovering it if need be, and starts its threads.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Flex>> {
@@ -71,7 +77,7 @@ impl Flex {
         let mut root = read_or_create(&disk, &options)?;
         let budget = stop_bytes(sizes.memtables);
         let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
-        let memory = Memory::new(sizes.bytes_max, budget, &pool);
+        let memory = Memory::leaving(uncounted(sizes.bytes_max), sizes.bytes_max, budget, &pool);
         let cache = Arc::new(IntervalCache::new(sizes.cache, &memory));
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
         let replayed = Generation::new(1, root.log_tail, &memory, OrderPolicy::of(&options));
