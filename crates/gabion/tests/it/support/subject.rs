@@ -94,7 +94,8 @@ impl Subject {
         value.len() % 5 >= 3 && self.db.engine().capabilities().merges
     }
 
-    /// Writes operations: one by itself, several as a batch.
+    /// Writes operations: one by itself, several as a batch, an odd number of them in a
+    /// transaction.
     pub(crate) fn write(
         &self,
         operations: &[Operation],
@@ -120,25 +121,38 @@ impl Subject {
                 (Change::DeleteRange(range), None) => keyspace.delete_range(range.clone()),
             };
         }
-        let mut batch = WriteBatch::new();
-        for Operation {
-            keyspace: at,
-            change,
-        } in operations
-        {
-            let keyspace = &self.keyspaces[*at];
-            match change {
-                Change::Put(key, value) if self.merges(value) => {
-                    batch.merge(keyspace, key, value)?;
+        /// Adds the operations to a batch or a transaction, which both take them.
+        macro_rules! add_to {
+            ($writes:ident) => {
+                for Operation {
+                    keyspace: at,
+                    change,
+                } in operations
+                {
+                    let keyspace = &self.keyspaces[*at];
+                    match change {
+                        Change::Put(key, value) if self.merges(value) => {
+                            $writes.merge(keyspace, key, value)?;
+                        }
+                        Change::Put(key, value) if self.expires(*at, value) => {
+                            $writes.put_expiring(keyspace, key, value, FAR)?;
+                        }
+                        Change::Put(key, value) => $writes.put(keyspace, key, value)?,
+                        Change::Delete(key) => $writes.delete(keyspace, key)?,
+                        Change::DeleteRange(range) => {
+                            $writes.delete_range(keyspace, range.clone())?;
+                        }
+                    }
                 }
-                Change::Put(key, value) if self.expires(*at, value) => {
-                    batch.put_expiring(keyspace, key, value, FAR)?;
-                }
-                Change::Put(key, value) => batch.put(keyspace, key, value)?,
-                Change::Delete(key) => batch.delete(keyspace, key)?,
-                Change::DeleteRange(range) => batch.delete_range(keyspace, range.clone())?,
-            }
+            };
         }
+        if operations.len() % 2 == 1 && self.db.engine().capabilities().transactions {
+            let mut transaction = self.db.begin()?;
+            add_to!(transaction);
+            return transaction.commit_with(durability.unwrap_or(self.durability));
+        }
+        let mut batch = WriteBatch::new();
+        add_to!(batch);
         match durability {
             Some(level) => self.db.write_with(batch, level),
             None => self.db.write(batch),
