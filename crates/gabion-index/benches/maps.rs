@@ -28,7 +28,7 @@ use std::hash::BuildHasher;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_index::index::CreateHints;
+use gabion_index::index::IndexPlan;
 use gabion_index::turbo::Options;
 use gabion_index::{Index, TurboHash, registry};
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions, ROOT_HINT};
@@ -182,7 +182,7 @@ impl Registered {
             ..(index.words.pool_options)()
         };
         let pool = Pool::anonymous(options).expect("memory");
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: entries,
             seed: None,
         };

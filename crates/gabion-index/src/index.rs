@@ -277,7 +277,7 @@ pub struct CheckSummary {
 
 /// What an index should know when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CreateHints {
+pub struct IndexPlan {
     /// Entries that are expected. More must work as well.
     pub capacity: u64,
     /// Seed of hash functions; by default drawn at random. Tests and experiments set it, so that
@@ -286,10 +286,10 @@ pub struct CreateHints {
 }
 
 /// Makes an index in a pool.
-pub type Maker<K> = fn(&Pool, CreateHints) -> Result<Box<dyn Index<K>>>;
+pub type Maker<K> = fn(&Pool, IndexPlan) -> Result<Box<dyn Index<K>>>;
 
 /// Makes an ordered index in a pool.
-pub type OrderedMaker<K> = fn(&Pool, CreateHints) -> Result<Box<dyn OrderedIndex<K>>>;
+pub type OrderedMaker<K> = fn(&Pool, IndexPlan) -> Result<Box<dyn OrderedIndex<K>>>;
 
 /// Finds an index in a pool.
 pub type Opener<K> = fn(&Pool) -> Result<Box<dyn Index<K>>>;

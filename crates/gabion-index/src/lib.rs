@@ -105,7 +105,7 @@ pub use error::{Error, Result};
 pub use fastfair::FastFair;
 pub use hash::Seed;
 pub use hot::Hot;
-pub use index::{CreateHints, Index, OrderedIndex};
+pub use index::{Index, IndexPlan, OrderedIndex};
 pub use item::Item;
 pub use layered::Layered;
 pub use level::LevelHash;

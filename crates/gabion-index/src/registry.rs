@@ -84,7 +84,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::CreateHints;
+    use crate::IndexPlan;
 
     /// The lines that were loaded.
     #[derive(Default)]
@@ -112,7 +112,7 @@ mod tests {
                 watcher: Some(loads.clone()),
                 ..(index.words.pool_options)()
             });
-            let plan = CreateHints {
+            let plan = IndexPlan {
                 capacity: KEYS,
                 seed: Some(1),
             };

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::media_struct;
 use gabion_media::pmem::{Medium, POff, Pool, ROOT_HINT, RoomRequest};
 
-use crate::index::CreateHints;
+use crate::index::IndexPlan;
 use crate::{Error, Result, Seed};
 
 /// Bytes of the line, and its alignment.
@@ -145,12 +145,7 @@ pub(crate) struct RootFacts {
 
 impl RootFacts {
     /// Makes a root with `rest` bytes of zeros behind it.
-    pub(crate) fn create(
-        pool: &Pool,
-        magic: u64,
-        rest: u64,
-        plan: CreateHints,
-    ) -> Result<RootFacts> {
+    pub(crate) fn create(pool: &Pool, magic: u64, rest: u64, plan: IndexPlan) -> Result<RootFacts> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let root = create(pool, rest, |_| vec![magic, seed, plan.capacity])?;
         Ok(RootFacts {

@@ -68,7 +68,7 @@
 //! # }
 //! ```
 
-pub use gabion_index::CreateHints as IndexPlan;
+pub use gabion_index::IndexPlan;
 pub use gabion_index::layered::{Base as LayeredBase, Options as LayeredOptions};
 pub use gabion_index::scmkv::{
     Durability as ScmkvDurability, Entry as ScmkvEntry, Iter as ScmkvIter, Options as ScmkvOptions,

@@ -108,7 +108,7 @@ mod writepath;
 use gabion_media::pmem::{Medium, POff, Pool, RoomRequest};
 
 use crate::extendible::{self, Extendible, FirstHalf, segment_end};
-use crate::index::{CreateHints, Makers, index_of_words};
+use crate::index::{IndexPlan, Makers, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::registered::Registered;
 use crate::root::{self, ROOT_BYTES, RootFacts};
@@ -147,7 +147,7 @@ impl<const COPIES: bool, const SCOPE: u64, const TWICE: bool> Cceh<COPIES, SCOPE
     ///
     /// # Errors
     /// The pool has a root already, or no space for all planned segments: nothing has changed then.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         root::expect_room(pool, ROOT_BYTES, Self::planned_parts(plan.capacity))?;
         let facts = RootFacts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
         let this = Self::with(pool, facts, Some(0))?;

@@ -5,7 +5,7 @@ use gabion_media::pmem::Pool;
 
 use super::Cceh;
 use crate::extendible::uneven::uneven_key;
-use crate::index::{CreateHints, Makers};
+use crate::index::{IndexPlan, Makers};
 use crate::registered::Registered;
 use crate::spoton::search_starts::told;
 use crate::suite::renewed::{OutOfPlace, Renewed};
@@ -33,9 +33,7 @@ fn renewed<const IS_CACHED: bool>(table: Result<Table>) -> Result<Box<Renewed<Ta
 const fn registered<const IS_CACHED: bool>(name: &'static str) -> Registered {
     let words = Makers {
         pool_options: Table::pool_options,
-        create: |pool: &Pool, plan: CreateHints| {
-            Ok(renewed::<IS_CACHED>(Table::create(pool, plan))?)
-        },
+        create: |pool: &Pool, plan: IndexPlan| Ok(renewed::<IS_CACHED>(Table::create(pool, plan))?),
         open: |pool: &Pool| Ok(renewed::<IS_CACHED>(Table::open(pool))?),
         create_ordered: None,
     };

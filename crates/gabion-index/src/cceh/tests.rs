@@ -6,17 +6,17 @@ use super::Cceh;
 use crate::extendible::uneven::uneven_key;
 use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads, insert_alike};
 use crate::suite::{self, Keys, SMALL, crash, interleaved, while_flipped};
-use crate::{CreateHints, Error, Index, registry};
+use crate::{Error, Index, IndexPlan, registry};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, Cceh::<false>::pool_options())
 }
 
-fn grow_and_drain<const COPIES: bool>(plan: CreateHints) {
+fn grow_and_drain<const COPIES: bool>(plan: IndexPlan) {
     grow_and_drain_in::<COPIES, 4, false>(plan);
 }
 
-fn grow_and_drain_in<const COPIES: bool, const SCOPE: u64, const TWICE: bool>(plan: CreateHints) {
+fn grow_and_drain_in<const COPIES: bool, const SCOPE: u64, const TWICE: bool>(plan: IndexPlan) {
     let pool = suite::pool(32 << 20, Cceh::<COPIES, SCOPE, TWICE>::pool_options());
     let table = Cceh::<COPIES, SCOPE, TWICE>::create(&pool, plan).expect("a table");
     check(&table, 0);
@@ -28,7 +28,7 @@ fn grow_and_drain_in<const COPIES: bool, const SCOPE: u64, const TWICE: bool>(pl
 fn a_table_grows_far_past_its_plan() {
     grow_and_drain::<false>(SMALL);
     grow_and_drain::<true>(SMALL);
-    let large = CreateHints {
+    let large = IndexPlan {
         capacity: 20_000,
         ..SMALL
     };
@@ -45,7 +45,7 @@ fn a_table_grows_far_past_its_plan() {
 fn a_wider_scope_and_a_second_home_fill_segments_more() {
     let most = |index: &'static registry::Registered| {
         let pool = suite::pool(32 << 20, (index.words.pool_options)());
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: 4096,
             ..SMALL
         };

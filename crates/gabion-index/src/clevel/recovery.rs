@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::Clevel;
 use super::layout::{BUCKET_BYTES, Bucket, LEVELS, SlotWord, TableState};
 use super::places::{BITS_MAX, BITS_MIN, Context, homes, planned_bits};
-use crate::index::{CreateHints, root_of};
+use crate::index::{IndexPlan, root_of};
 use crate::pending::PendingCells;
 use crate::root::{ROOT_BYTES, create, expect_room, find, part};
 use crate::{Error, Item, Result, Seed};
@@ -84,7 +84,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for the planned table: nothing has changed then.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         let bits = planned_bits(plan.capacity, USED);
         let levels = [bits, bits + 1].map(|bits| part(BUCKET_BYTES << bits, BUCKET_BYTES));
         expect_room(pool, size_of::<TableState>() as u64, levels)?;

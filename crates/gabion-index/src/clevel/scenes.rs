@@ -17,7 +17,7 @@ use crate::suite::crash::limits_of;
 use crate::suite::director::{Director, StepSite, flush, load, store};
 use crate::suite::interleaved::Numbered;
 use crate::suite::words::check;
-use crate::{CreateHints, Index};
+use crate::{Index, IndexPlan};
 
 type Table = Clevel<u64, 2>;
 
@@ -47,7 +47,7 @@ impl Scene {
             ..Table::pool_options()
         };
         let pool = Pool::create_in(&region, options).expect("a pool in memory");
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: 8,
             seed: Some(7),
         };

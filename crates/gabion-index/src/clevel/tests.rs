@@ -8,7 +8,7 @@ use super::Clevel;
 use super::layout::{SlotWord, moved_word};
 use crate::suite::words::{check, grow_by_threads};
 use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
-use crate::{CreateHints, Error, Index};
+use crate::{Error, Index, IndexPlan};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, Clevel::<u64>::pool_options())
@@ -39,7 +39,7 @@ fn a_table_grows_far_past_its_plan() {
 /// and while the last one is emptied there are three and not more.
 #[test]
 fn levels_are_nearly_full_when_one_comes() {
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: 3000,
         ..SMALL
     };

@@ -114,7 +114,7 @@ use std::marker::PhantomData;
 use gabion_media::pmem::{Medium, Pool, PoolOptions};
 
 use crate::extendible::Extendible;
-use crate::index::{CheckSummary, CreateHints, Index, Makers};
+use crate::index::{CheckSummary, Index, IndexPlan, Makers};
 use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::{Item, Result, Seed};
 use layout::{SLOTS, SegmentShape};
@@ -149,7 +149,7 @@ impl<K: Item + ?Sized> Dash<K> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for all planned segments: nothing has changed then.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         Self::make(pool, plan)
     }
 

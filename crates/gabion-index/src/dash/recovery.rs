@@ -13,7 +13,7 @@ use gabion_media::pmem::{BlockClaim, Medium, POff, Pool, PoolOptions, Reachable}
 use super::Dash;
 use super::layout::{HEAD_BYTES, OverflowMeta, SegmentShape, bits, bucket_of, tag_of};
 use crate::extendible::{Directory, Extendible, FirstHalf, Segment, find_segment, planned_parts};
-use crate::index::{CreateHints, root_of};
+use crate::index::{IndexPlan, root_of};
 use crate::root::{ROOT_BYTES, create, expect_room, find, read};
 use crate::{Error, Item, Result, Seed};
 
@@ -117,7 +117,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     }
 
     /// See [`Dash::create`].
-    pub(super) fn make(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub(super) fn make(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         let shape = SegmentShape::planned(plan.capacity);
         let depth = shape.planned_depth(plan.capacity);
         expect_room(pool, ROOT_BYTES, planned_parts(depth, shape.bytes()))?;

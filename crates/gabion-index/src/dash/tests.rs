@@ -7,7 +7,7 @@ use super::layout::{OverflowMeta, SLOTS};
 use crate::extendible::uneven::uneven_key;
 use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads, insert_alike};
 use crate::suite::{self, Keys, SMALL, crash, interleaved, while_flipped};
-use crate::{CreateHints, Error, Index};
+use crate::{Error, Index, IndexPlan};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, Dash::<u64>::pool_options())
@@ -29,7 +29,7 @@ fn load<const USABLE: u32>(table: &Dash<u64, USABLE>) -> (u64, u64) {
 #[test]
 fn a_table_grows_far_past_its_plan() {
     for capacity in [8, 20_000] {
-        let plan = CreateHints { capacity, ..SMALL };
+        let plan = IndexPlan { capacity, ..SMALL };
         let table: Dash<u64> = Dash::create(&pool(32 << 20), plan).expect("a table");
         check(&table, 0);
         fill(&table, 30_000);
@@ -40,7 +40,7 @@ fn a_table_grows_far_past_its_plan() {
 /// What balancing, moving and stashing are for: segments are nearly full before they are split.
 #[test]
 fn segments_are_nearly_full_when_they_are_split() {
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: 20_000,
         seed: Some(7),
     };

@@ -219,7 +219,7 @@ mod tests {
     use gabion_media::pmem::{Pool, PoolOptions};
 
     use super::*;
-    use crate::{CreateHints, Dash, Index};
+    use crate::{Dash, Index, IndexPlan};
 
     /// What the published code of Dash does: it looks whether the directory must be doubled,
     /// another thread doubles it, and then the entries of the old one are changed. Here the
@@ -231,7 +231,7 @@ mod tests {
                 size: 4 << 20,
                 ..Dash::<u64>::pool_options()
             });
-            let plan = CreateHints {
+            let plan = IndexPlan {
                 capacity: 8,
                 seed: Some(7),
             };

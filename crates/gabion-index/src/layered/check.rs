@@ -7,7 +7,7 @@ use super::{Base, Layered, Options};
 use crate::cceh::Cceh;
 use crate::fastfair::FastFair;
 use crate::index::{
-    CheckSummary, CreateHints, Makers, OrderedMaker, index_by_methods, visit_by_hash,
+    CheckSummary, IndexPlan, Makers, OrderedMaker, index_by_methods, visit_by_hash,
 };
 use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::skiplist::SkipList;
@@ -114,7 +114,7 @@ const fn options(merges_out_of_place: bool, caches_paths: bool) -> Options {
 
 fn create<B: Base, const PAGE: usize, const O: bool, const C: bool>(
     pool: &Pool,
-    plan: CreateHints,
+    plan: IndexPlan,
 ) -> Result<Box<Layered<B, PAGE>>> {
     let index = Layered::create_with(pool, plan, options(O, C))?;
     Ok(Box::new(index))

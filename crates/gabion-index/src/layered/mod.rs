@@ -140,13 +140,13 @@ pub(crate) use check::{
 /// returns, as far as the class of the pool promises; see [`Pool`].
 ///
 /// ```
-/// use gabion_index::{CreateHints, FastFair, Layered, OrderedIndex};
+/// use gabion_index::{IndexPlan, FastFair, Layered, OrderedIndex};
 /// use gabion_media::pmem::{Pool, PoolOptions};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// type Tree = Layered<FastFair>;
 /// let pool = Pool::anonymous(PoolOptions { size: 16 << 20, ..Tree::pool_options() })?;
-/// let tree = Tree::create(&pool, CreateHints { capacity: 1000, seed: None })?;
+/// let tree = Tree::create(&pool, IndexPlan { capacity: 1000, seed: None })?;
 /// for key in (0..1000).rev() {
 ///     tree.insert(key * 10, key)?;
 /// }

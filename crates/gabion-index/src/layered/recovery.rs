@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use super::layout::{BASE_AT, MOVING_AT, RootState, block_bytes, first_page_at};
 use super::{Base, Layered, Options};
-use crate::index::{CreateHints, root_of};
+use crate::index::{IndexPlan, root_of};
 use crate::spoton::buffer::{Buffers, Tagged};
 use crate::spoton::layout::{PAGE_HINT, Record};
 use crate::spoton::log::{self, LoggedChange, Logs};
@@ -69,7 +69,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         Self::create_with(pool, plan, Options::default())
     }
 
@@ -77,7 +77,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     ///
     /// # Errors
     /// As [`Layered::create`]; more buffers than the pool could have logs for.
-    pub fn create_with(pool: &Pool, plan: CreateHints, options: Options) -> Result<Self> {
+    pub fn create_with(pool: &Pool, plan: IndexPlan, options: Options) -> Result<Self> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let planned = || Self::planned_buffers(pool, plan.capacity);
         let buffers = options.buffers.unwrap_or_else(planned).max(1);

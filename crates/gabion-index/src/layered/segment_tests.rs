@@ -6,13 +6,13 @@ use super::tests::{compare, follow, nodes, parts, pool, waiting, with};
 use super::{Base, Layered, Options};
 use crate::cceh::Cceh;
 use crate::suite::{SMALL, words};
-use crate::{CreateHints, Seed};
+use crate::{IndexPlan, Seed};
 
 /// Segments of the size that the paper has.
 type Table = Layered<Cceh<false>, 64>;
 
 /// A plan for segments of 256 buckets.
-const LARGE: CreateHints = CreateHints {
+const LARGE: IndexPlan = IndexPlan {
     capacity: 10_000,
     ..SMALL
 };

@@ -14,7 +14,7 @@ use super::recovery::{Waiting, starts_of};
 use super::{Base, Layered, Options};
 use crate::cceh::Cceh;
 use crate::fastfair::FastFair;
-use crate::index::CreateHints;
+use crate::index::IndexPlan;
 use crate::registry::by_name;
 use crate::skiplist::SkipList;
 use crate::spoton::buffer::{Buffer, Tagged};
@@ -453,7 +453,7 @@ fn absurd_numbers_of_buffers_are_refused() {
         let made = TinyTree::create_with(&pool, SMALL, with(buffers));
         assert!(made.is_err(), "{buffers}");
     }
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: u64::MAX,
         ..SMALL
     };
@@ -536,7 +536,7 @@ fn volumes(name: &str) -> [u64; 2] {
         watcher: Some(model.clone()),
         ..(registered.words.pool_options)()
     });
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: KEYS,
         seed: Some(7),
     };

@@ -122,7 +122,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
-use crate::index::{CreateHints, index_of_words};
+use crate::index::{IndexPlan, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::lock::Stripes;
 use crate::registered::Registered;
@@ -185,7 +185,7 @@ impl<F: Form> LevelTable<F> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for the planned table: nothing has changed then.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         let bits = planned_bits(plan.capacity, F::Bucket::SLOTS);
         let levels = [bits - 1, bits].map(|bits| Self::bytes_of_level(1 << bits));
         let levels = levels.map(|bytes| root::part(bytes, LEVEL_ALIGN));
@@ -224,7 +224,7 @@ impl<F: Form> LevelTable<F> {
         self.medium.at(self.facts.behind())
     }
 
-    /// Entries that inserts have moved since the table was created or opened.
+    /// Entries that inserts have moved (displacements) since the table was created or opened.
     pub fn moves(&self) -> u64 {
         // ORDER: Relaxed: a number of the past.
         self.moves.load(std::sync::atomic::Ordering::Relaxed)

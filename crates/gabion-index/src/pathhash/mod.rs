@@ -128,7 +128,7 @@ mod tests {
     /// Cells 127 and 128 share a line, and stand below cells that no path has in common.
     #[test]
     fn cells_of_one_line_with_different_locks_keep_their_tokens() {
-        let plan = crate::CreateHints {
+        let plan = crate::IndexPlan {
             capacity: 700,
             ..crate::suite::SMALL
         };

@@ -114,7 +114,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use parking_lot::Mutex;
 
-use crate::index::{CreateHints, index_of_words};
+use crate::index::{IndexPlan, index_of_words};
 use crate::line::Line;
 use crate::lock::Stripes;
 use crate::registered::Registered;
@@ -153,7 +153,7 @@ impl<F: Form> ClhtTable<F> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         let bits = Table::<F>::planned_bits(plan.capacity);
         let table = root::part(Table::<F>::new(0, bits).bytes(), TABLE_ALIGN);
         root::expect_room(pool, size_of::<Line>() as u64, [table])?;

@@ -104,7 +104,7 @@ mod tests {
     /// Six keys of two buckets fill them; the next one has its place in the stash.
     #[test]
     fn entries_of_one_line_of_the_stash_keep_their_tokens() {
-        let plan = crate::CreateHints {
+        let plan = crate::IndexPlan {
             capacity: 100,
             ..crate::suite::SMALL
         };

@@ -12,7 +12,7 @@ use super::{SkipList, damaged};
 use crate::index::{CheckSummary, Makers, index_by_methods};
 use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::spoton::search_starts::told;
-use crate::{CreateHints, Error, Item, Result};
+use crate::{Error, IndexPlan, Item, Result};
 
 impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// Number of entries; exact if nobody writes. Reads all nodes.
@@ -90,7 +90,7 @@ index_by_methods!([K: Item + ?Sized, const BITS: u32], SkipList<K, BITS>, K, |ke
 
 fn create<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>(
     pool: &Pool,
-    plan: CreateHints,
+    plan: IndexPlan,
 ) -> Result<Box<SkipList<K, BITS>>> {
     told::<IS_CACHED, _>(SkipList::create(pool, plan), SkipList::cached)
 }

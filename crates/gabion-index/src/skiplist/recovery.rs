@@ -10,7 +10,7 @@ use super::layout::{HEAD_BYTES, LEVELS};
 use super::node::Node;
 use super::search::TALL_LEVEL;
 use super::{SkipList, damaged};
-use crate::index::{CreateHints, root_of};
+use crate::index::{IndexPlan, root_of};
 use crate::node_lock::NodeLocks;
 use crate::root::{ROOT_BYTES, RootFacts};
 use crate::spoton::search_starts::SearchStarts;
@@ -34,7 +34,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         let facts = RootFacts::create(pool, Self::MAGIC, HEAD_BYTES, plan)?;
         Ok(Self::of(pool, &facts))
     }

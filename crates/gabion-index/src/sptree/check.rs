@@ -13,7 +13,7 @@ use super::log::LoggedChange;
 use super::mnode::Mnode;
 use super::readpath::NodeSearch;
 use super::{Options, SpTree, TreeKey};
-use crate::index::{CheckSummary, CreateHints, Makers, index_by_methods};
+use crate::index::{CheckSummary, IndexPlan, Makers, index_by_methods};
 use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::stored_key::KeyParts;
 use crate::{Error, Result};
@@ -271,7 +271,7 @@ const fn buffered_makers<const N: usize>() -> Makers<u64> {
     }
 }
 
-fn create_buffered<const N: usize>(pool: &Pool, plan: CreateHints) -> Result<SpTree<u64, N>> {
+fn create_buffered<const N: usize>(pool: &Pool, plan: IndexPlan) -> Result<SpTree<u64, N>> {
     SpTree::create_with(pool, plan, BUFFERS_FOR_ALL)
 }
 

@@ -18,7 +18,7 @@ use super::parallel_recovery::{PendingRecovery, RecoveryWorker};
 use super::reachable::is_referenced;
 use super::router::Router;
 use super::{Maintenance, Options, PairCheck, SpTree, TreeKey};
-use crate::index::CreateHints;
+use crate::index::IndexPlan;
 use crate::{Error, Result, Seed, root};
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
@@ -42,13 +42,13 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         Self::make(pool, plan, Options::default(), Maintenance::Thread)
     }
 
     pub(super) fn make(
         pool: &Pool,
-        plan: CreateHints,
+        plan: IndexPlan,
         options: Options,
         tending: Maintenance,
     ) -> Result<Self> {
@@ -158,7 +158,7 @@ impl<const N: usize> SpTree<u64, N> {
     ///
     /// # Errors
     /// As [`SpTree::create`].
-    pub fn create_with(pool: &Pool, plan: CreateHints, options: Options) -> Result<Self> {
+    pub fn create_with(pool: &Pool, plan: IndexPlan, options: Options) -> Result<Self> {
         Self::make(pool, plan, options, Maintenance::Thread)
     }
 

@@ -10,7 +10,7 @@ use super::layout::{ITEM_BYTES, ITEM_HINT, leaf_bytes};
 use super::scan::{ScanDirection, ScanLimit, ScanOutput};
 use super::writepath::Value;
 use super::{Maintenance, Options, PairCheck, SpTree};
-use crate::index::{CheckSummary, CreateHints, Index, OrderedIndex, visit_by_scans};
+use crate::index::{CheckSummary, Index, IndexPlan, OrderedIndex, visit_by_scans};
 use crate::lock::Backoff;
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ impl<const N: usize> SpTree<[u8], N> {
     ///
     /// # Errors
     /// As there.
-    pub fn create_tended(pool: &Pool, plan: CreateHints, tending: Maintenance) -> Result<Self> {
+    pub fn create_tended(pool: &Pool, plan: IndexPlan, tending: Maintenance) -> Result<Self> {
         Self::make(pool, plan, Options::default(), tending)
     }
 

@@ -11,7 +11,7 @@ use gabion_media::pmem::{Pool, PoolClass, PoolOptions};
 
 use super::crash::from_env;
 use super::{Keys, check};
-use crate::index::CreateHints;
+use crate::index::IndexPlan;
 use crate::lock::Backoff;
 use crate::{Error, Index, Item};
 
@@ -130,7 +130,7 @@ pub(crate) fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
         // The directory is on persistent memory.
         return;
     }
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: 8,
         seed: Some(7),
     };

@@ -19,7 +19,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
 
 use super::{Keys, check, find_by_scan};
-use crate::index::{CreateHints, OrderedIndex};
+use crate::index::{IndexPlan, OrderedIndex};
 use crate::{Error, Index, Item, Seed};
 
 /// An operation with the number of a key.
@@ -126,7 +126,7 @@ impl<K: Item + ?Sized> Subject for SmallSubject<K> {
             None => Pool::create_in(stage.region(), self.options(stage))
                 .map_err(|error| error.to_string())?,
         };
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: 8,
             seed: Some(7),
         };

@@ -7,7 +7,7 @@
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions, Region};
 
 use super::{Keys, SMALL, check};
-use crate::index::CreateHints;
+use crate::index::IndexPlan;
 use crate::{Error, Index, Item, registry};
 
 /// Bytes of a chunk. Space is refused where the next chunk is needed: in pools that are larger by a
@@ -32,7 +32,7 @@ fn options<K: Item + ?Sized>(keys: &Keys<K>) -> PoolOptions {
 fn create<K: Item + ?Sized>(
     keys: &Keys<K>,
     pool: &Pool,
-    plan: CreateHints,
+    plan: IndexPlan,
 ) -> Option<Box<dyn Index<K>>> {
     let before = pool.stats();
     let refusal = match (keys.makers.create)(pool, plan) {
@@ -64,7 +64,7 @@ fn use_it<K: Item + ?Sized>(keys: &Keys<K>, index: &dyn Index<K>) {
 }
 
 /// Creates an index in pools of all sizes, from those that have room for nothing on.
-fn in_every_size<K: Item + ?Sized>(keys: &Keys<K>, plan: CreateHints) {
+fn in_every_size<K: Item + ?Sized>(keys: &Keys<K>, plan: IndexPlan) {
     let fine = (1..FINE_UPTO / CHUNK).map(|chunks| chunks * CHUNK);
     let coarse = (FINE_UPTO..=BYTES_MAX).step_by(64 << 10);
     let mut created = 0;
@@ -92,7 +92,7 @@ fn at_the_ends<K: Item + ?Sized>(keys: &Keys<K>) {
     let powers = [20, 31, 32, 33, 47, 48, 62, 63].map(|log| 1 << log);
     for capacity in [0, 1, u64::MAX - 1, u64::MAX].into_iter().chain(powers) {
         let pool = super::pool(1 << 20, (keys.makers.pool_options)());
-        let plan = CreateHints { capacity, ..SMALL };
+        let plan = IndexPlan { capacity, ..SMALL };
         if let Some(index) = create(keys, &pool, plan) {
             use_it(keys, &*index);
             assert!(
@@ -111,7 +111,7 @@ fn for_all(follow_words: fn(&Keys<u64>), follow_strings: fn(&Keys<[u8]>)) {
     }
 }
 
-const LARGER: CreateHints = CreateHints {
+const LARGER: IndexPlan = IndexPlan {
     capacity: 5000,
     ..SMALL
 };

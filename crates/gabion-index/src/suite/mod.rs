@@ -38,7 +38,7 @@ use std::borrow::Borrow;
 use gabion_media::pmem::{Medium, Pool, PoolOptions};
 
 use crate::Item;
-use crate::index::{CreateHints, Index, Makers, OrderedIndex};
+use crate::index::{Index, IndexPlan, Makers, OrderedIndex};
 
 /// Makes the tests of an index of the registry in a module of its own, for each of its kinds of
 /// keys. Its golden traces are in the directory `golden`.
@@ -673,7 +673,7 @@ const INTENT_BESIDE: (&str, &str) = (
 );
 
 /// A plan for few entries.
-pub(crate) const SMALL: CreateHints = CreateHints {
+pub(crate) const SMALL: IndexPlan = IndexPlan {
     capacity: 8,
     seed: Some(7),
 };

@@ -8,7 +8,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use crate::Seed;
-use crate::index::CreateHints;
+use crate::index::IndexPlan;
 use crate::registered::{PersistCounts, Registered};
 use crate::registry;
 
@@ -48,7 +48,7 @@ fn counted(index: &Registered) -> PersistCounts {
     .expect("memory");
     // Others may have threads of their own: only this one is counted.
     let thread = fences.0.lock().keys().copied().next().expect("a fence");
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: 4000,
         seed: Some(7),
     };

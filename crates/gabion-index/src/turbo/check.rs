@@ -7,7 +7,7 @@ use gabion_media::pmem::Pool;
 use super::layout::ShardPlace;
 use super::probe::{ProbePath, bits, bucket_at, tag_of};
 use super::{Options, TurboHash};
-use crate::index::{CheckSummary, CreateHints, Index, Makers};
+use crate::index::{CheckSummary, Index, IndexPlan, Makers};
 use crate::registered::{IndexKind, PersistCounts, ReadProtocol, Registered};
 use crate::{Error, Item, Result};
 
@@ -124,7 +124,7 @@ const fn makers<K: Item + ?Sized>() -> Makers<K> {
     Makers {
         pool_options: TurboHash::<K, u64>::pool_options,
         create: |pool, plan| {
-            let CreateHints { capacity, seed } = plan;
+            let IndexPlan { capacity, seed } = plan;
             let options = Options {
                 capacity,
                 seed,

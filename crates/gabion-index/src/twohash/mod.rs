@@ -68,7 +68,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
-use crate::index::{CreateHints, index_of_words};
+use crate::index::{IndexPlan, index_of_words};
 use crate::line::{LINE_BYTES, LineArray};
 use crate::lock::Stripes;
 use crate::registered::Registered;
@@ -188,7 +188,7 @@ impl<S: Scheme> TwoHash<S> {
     ///
     /// # Errors
     /// The pool has a root already, or no space for the planned table: nothing has changed then.
-    pub fn create(pool: &Pool, plan: CreateHints) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: IndexPlan) -> Result<Self> {
         let bytes = bytes_of_table::<S>(rebuild::planned_bits::<S>(plan.capacity));
         let table = root::part(bytes, LINE_BYTES);
         root::expect_room(pool, Self::BEHIND, [table])?;
@@ -229,7 +229,7 @@ impl<S: Scheme> TwoHash<S> {
         self.medium.at(self.facts.behind())
     }
 
-    /// Entries that inserts have moved since the table was created or opened, those while it was
+    /// Entries that inserts have moved (displacements) since the table was created or opened, those while it was
     /// built anew aside.
     pub fn moves(&self) -> u64 {
         // ORDER: Relaxed: a number of the past.

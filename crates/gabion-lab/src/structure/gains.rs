@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use gabion_index::Result;
 use gabion_index::registry::{self, Registered};
-use gabion_index::{CreateHints, Index};
+use gabion_index::{Index, IndexPlan};
 use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::study::{ENTRIES, Subject, study};
@@ -222,7 +222,7 @@ fn rate(form: &Registered, entries: u64, threads: usize) -> Result<f64> {
         always_flush: true,
         ..(form.words.pool_options)()
     })?;
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: entries / 64,
         seed: Some(1),
     };

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use gabion_index::index::Makers;
 use gabion_index::registry::{self, Registered};
-use gabion_index::{CreateHints, Index, Item, Result};
+use gabion_index::{Index, IndexPlan, Item, Result};
 use gabion_media::pmem::model::Model;
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
@@ -102,7 +102,7 @@ impl<K: Item + ?Sized> Keys<K> {
             always_flush: model.is_none(),
             ..(makers.pool_options)()
         })?;
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: entries / PLANNED,
             seed: Some(1),
         };

@@ -7,7 +7,7 @@
 //! Source: X. Zhao, dissertation, chapter 4, section 4.3.
 
 use gabion_index::registry::{self, Registered};
-use gabion_index::{CreateHints, Result};
+use gabion_index::{IndexPlan, Result};
 use gabion_media::pmem::model::Costs;
 use gabion_media::pmem::{Pool, PoolOptions};
 
@@ -68,7 +68,7 @@ fn measure(name: &str, entries: u64) -> Result<Measured> {
         watcher: Some(model.clone()),
         ..(form.words.pool_options)()
     })?;
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: entries,
         seed: Some(1),
     };

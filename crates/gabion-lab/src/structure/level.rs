@@ -20,7 +20,7 @@ use gabion_index::level::LevelTable;
 use gabion_index::level::form::{LoggedQuads, Quads, StreamedQuads};
 use gabion_index::pathhash::PathHashQuad;
 use gabion_index::pfht::PfhtQuad;
-use gabion_index::{CreateHints, Index, Result};
+use gabion_index::{Index, IndexPlan, Result};
 use gabion_media::pmem::model::{Costs, Model, Preset, Times};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
@@ -70,7 +70,7 @@ trait Table: Index<u64> + Sized {
 
     fn options() -> PoolOptions;
 
-    fn make(pool: &Pool, plan: CreateHints) -> Result<Self>;
+    fn make(pool: &Pool, plan: IndexPlan) -> Result<Self>;
 
     fn slot_count(&self) -> u64;
 
@@ -86,7 +86,7 @@ macro_rules! table {
                 <$kind>::pool_options()
             }
 
-            fn make(pool: &Pool, plan: CreateHints) -> Result<Self> {
+            fn make(pool: &Pool, plan: IndexPlan) -> Result<Self> {
                 <$kind>::create(pool, plan)
             }
 
@@ -132,7 +132,7 @@ pub(crate) fn baselines(scale: Scale) -> Shown {
             .named("operations")
             .headings(2),
         fullness: Rows::new(
-            "when a table must grow: its load, and inserts so far that moved an entry",
+            "when a table must grow: its load, and entries that inserts moved so far, of 100 inserts",
             &["table"],
             [column("load", "%", 1), column("moved", "%", 2)],
         )
@@ -177,7 +177,7 @@ struct Modelled<T> {
 
 impl<T: Table> Modelled<T> {
     fn new(preset: Preset, entries: u64) -> Result<Self> {
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: entries,
             seed: Some(1),
         };
@@ -345,7 +345,7 @@ fn rates<T: Table>(entries: u64, threads: u64) -> Result<[f64; 2]> {
         always_flush: true,
         ..T::options()
     })?;
-    let plan = CreateHints {
+    let plan = IndexPlan {
         capacity: entries,
         seed: Some(1),
     };

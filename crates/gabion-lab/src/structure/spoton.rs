@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gabion_index::sptree::Options;
-use gabion_index::{CreateHints, FastFair, OrderedIndex, Result, SpTree};
+use gabion_index::{FastFair, IndexPlan, OrderedIndex, Result, SpTree};
 use gabion_media::pmem::model::{Costs, Model};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ const RECOVERED: u64 = 250_000_000;
 /// Pairs that a scan asks for. The paper does not say how many its scans do.
 const SCANNED: usize = 100;
 
-const PLAN: CreateHints = CreateHints {
+const PLAN: IndexPlan = IndexPlan {
     capacity: 0,
     seed: Some(1),
 };

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use gabion_index::index::Makers;
 use gabion_index::registry::{self, INDEXES, IndexKind, Registered};
-use gabion_index::{BwTree, CreateHints, Index, Result};
+use gabion_index::{BwTree, Index, IndexPlan, Result};
 use gabion_media::pmem::model::{Costs, Model, Preset};
 use gabion_media::pmem::trace::{LINE, TraceStep, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions};
@@ -339,7 +339,7 @@ impl PoolBench {
             ..(makers.pool_options)()
         })?;
         // Not told how many entries will come: growing is part of the load.
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: entries / 64,
             seed: Some(1),
         };

@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 
 use gabion_index::index::CheckSummary;
 use gabion_index::sptree::{Maintenance, ScanLimit};
-use gabion_index::{CreateHints, Error as IndexError, SpTree};
+use gabion_index::{Error as IndexError, IndexPlan, SpTree};
 use gabion_media::crc32c;
 use gabion_media::pmem::{Pool, PoolClass, PoolOptions};
 
@@ -189,7 +189,7 @@ impl PoolStore for TreeStore {
     }
 
     fn create(pool: &Pool, options: &Options) -> IndexResult<TreeStore> {
-        let plan = CreateHints {
+        let plan = IndexPlan {
             capacity: options.mapped.expected_records,
             seed: None,
         };

@@ -16,7 +16,7 @@
 //!    slices;
 //! 9. `hidden`: a level has `sublevels_min` runs, or more likewise, and half of the bucket is
 //!    hidden versions: a full compaction;
-//! 10. `level`: such a level, without that: a compaction of the level;
+//! 10. `level`: a level with so many runs, where less is hidden: a compaction of the level;
 //! 11. `leisure`: nobody writes, or little beside the reads, and the bucket's younger runs together
 //!     are half as large as its largest: a full compaction. Reads then find one run where there
 //!     were several, for at most three bytes written per byte that came since the last time. A
@@ -28,7 +28,8 @@
 //! Which bucket comes first, when several wait, is a matter of [`JobPriority`], and within a kind
 //! of what is read most ([`super::job_score`]).
 //!
-//! Each job leaves fewer runs or smaller buckets, so an idle store comes to rest.
+//! Each job leaves fewer runs or smaller buckets, so an idle store comes to rest. A new rule joins
+//! the test `rules_apply_in_their_order` and the model in `bound_tests`.
 
 use super::aging::is_overdue;
 use super::bucket_shape::{BucketShape, has_young};

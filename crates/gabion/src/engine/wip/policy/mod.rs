@@ -17,6 +17,7 @@
 //! | `log_length` | when the log is too long; which MemTables are logged again |
 //! | `write_controller` | how much writers are slowed |
 //! | `bucket_shape`, `read_counter`, `manual_mark` | a bucket's tables and reads, who waits |
+//! | `bound_tests` | nothing: a model of a store that checks the bound whenever a rule changes |
 //!
 //! # Invariants
 //! - P0: nothing here knows the engine, a bucket or a table, takes a lock of theirs, or looks at a

@@ -131,7 +131,8 @@ fn golden_bytes_of_a_plain_table_are_read_and_written() {
     assert_eq!(home.disk.read_all(&table_name(2)).unwrap(), golden);
 }
 
-/// Another version of the compressor may make other bytes, but all are to be read for ever.
+/// Another version of the compressor may make other bytes, but all tables of this version are to be
+/// read. Its blocks are one run of literals, then matches.
 #[test]
 fn golden_bytes_of_a_packed_table_are_read() {
     let mut twin = Twin::new();

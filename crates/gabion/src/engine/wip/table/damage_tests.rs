@@ -1,17 +1,20 @@
 //! Damaged tables: an error or some answer, never a panic, and never in silence.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use gabion_media::Purpose;
 use proptest::prelude::*;
 
 use super::block_layout::HEADER_BYTES;
-use super::tests::{FILE, Home, Row, WAYS, Way, compression, numbered, options, row, to_usize};
+use super::tests::{
+    FILE, Home, Row, WAYS, Way, compressed, compression, numbered, options, row, rows, to_usize,
+};
 use super::*;
 use crate::cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::names::table_name;
-use crate::types::{SEQ_MAX, hash_key};
+use crate::types::{Kind, SEQ_MAX, hash_key};
 
 /// Everything that can be read of the table, or the first error.
 fn dump(home: &Home) -> Result<Vec<Row>> {

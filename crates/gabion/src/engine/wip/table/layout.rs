@@ -199,6 +199,11 @@ impl Footer {
             index_bytes: long(40),
             properties_bytes: long(48),
         };
+        if word(8) < VERSION {
+            return Err(FooterError::Corrupt(
+                "it has a format version that is no longer read",
+            ));
+        }
         if word(8) != VERSION || word(56) != 0 || footer.file != file {
             return Err(FooterError::Corrupt("the footer contradicts itself"));
         }

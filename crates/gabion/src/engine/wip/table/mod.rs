@@ -42,6 +42,8 @@ mod codec;
 #[cfg(test)]
 mod compression_tests;
 mod cursor;
+#[cfg(test)]
+mod damage_tests;
 mod distinct_sketch;
 mod features;
 mod filter;

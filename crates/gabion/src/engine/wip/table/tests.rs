@@ -27,7 +27,7 @@ pub(super) enum Way {
     Cached(u64),
 }
 
-const WAYS: [Way; 2] = [Way::Mapped, Way::Cached(1 << 20)];
+pub(super) const WAYS: [Way; 2] = [Way::Mapped, Way::Cached(1 << 20)];
 
 pub(super) struct Home {
     dir: TempDir,
@@ -102,7 +102,7 @@ pub(super) fn compressed(block_bytes: usize, compression: Compression) -> TableO
     }
 }
 
-fn compression() -> impl Strategy<Value = Compression> {
+pub(super) fn compression() -> impl Strategy<Value = Compression> {
     prop::sample::select(Compression::available().collect::<Vec<_>>())
 }
 
@@ -119,13 +119,13 @@ pub(super) fn numbered(count: u64, value_len: usize) -> Twin {
     (0..count).map(entry).collect()
 }
 
-fn to_usize(offset: u64) -> usize {
+pub(super) fn to_usize(offset: u64) -> usize {
     usize::try_from(offset).unwrap()
 }
 
 pub(super) type Row = (Vec<u8>, Seq, Kind, Vec<u8>);
 
-fn row(cursor: &TableCursor) -> Option<Row> {
+pub(super) fn row(cursor: &TableCursor) -> Option<Row> {
     cursor.valid().then(|| {
         assert_eq!(&*cursor.value(), cursor.value_bytes());
         let value = cursor.value_bytes().to_vec();
@@ -623,178 +623,4 @@ fn cut_keys_cut_evenly() {
     let digits = 4 * (16 - middle[0].len());
     let number = number.unwrap() << digits;
     assert!(number.abs_diff(0x600) < 80, "{number:x}");
-}
-
-/// Everything that can be read of the table, or the first error.
-fn dump(home: &Home) -> Result<Vec<Row>> {
-    let [mapped, cached] = WAYS.map(|way| dump_one_way(home, way));
-    assert_eq!(format!("{mapped:?}"), format!("{cached:?}"));
-    mapped
-}
-
-fn dump_one_way(home: &Home, way: Way) -> Result<Vec<Row>> {
-    let table = home.open(way)?;
-    let mut rows = Vec::new();
-    let mut cursor = table.cursor();
-    cursor.seek_first()?;
-    while cursor.valid() {
-        rows.extend(row(&cursor));
-        cursor.next()?;
-    }
-    table.verify()?;
-    Ok(rows)
-}
-
-fn small(compression: Compression) -> (Home, Vec<Row>, Vec<u8>) {
-    let mut twin = numbered(12, 40);
-    twin.insert((b"0000".to_vec(), Reverse(77)), (Kind::Delete, vec![]));
-    let home = Home::new();
-    home.write(&twin, &compressed(200, compression));
-    let packed = home.open(Way::Mapped).unwrap().properties.packed;
-    assert_eq!(packed.is_empty(), compression == Compression::None);
-    let bytes = home.disk.read_all(&table_name(FILE)).unwrap();
-    let rows = rows(&twin);
-    assert_eq!(dump(&home).unwrap(), rows);
-    (home, rows, bytes)
-}
-
-fn overwrite(home: &Home, bytes: &[u8]) {
-    home.disk
-        .replace(&table_name(FILE), bytes, Purpose::Flush)
-        .unwrap();
-}
-
-#[test]
-fn every_flipped_bit_is_noticed() {
-    Compression::available().for_each(notices_every_flipped_bit);
-}
-
-fn notices_every_flipped_bit(compression: Compression) {
-    let (home, _, bytes) = small(compression);
-    for at in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 1 << (at % 8);
-        overwrite(&home, &damaged);
-        match dump(&home) {
-            Err(Error::Corruption { file, offset, .. }) => {
-                assert_eq!(file, home.path());
-                assert!(offset <= at as u64, "byte {at} reported at {offset}");
-            }
-            other => panic!("byte {at}: {other:?}"),
-        }
-    }
-}
-
-#[test]
-fn every_truncation_and_extension_is_noticed() {
-    Compression::available().for_each(notices_every_truncation_and_extension);
-}
-
-fn notices_every_truncation_and_extension(compression: Compression) {
-    let (home, rows, bytes) = small(compression);
-    for len in 0..bytes.len() {
-        overwrite(&home, &bytes[..len]);
-        assert!(
-            matches!(dump(&home), Err(Error::Corruption { .. })),
-            "{len}"
-        );
-    }
-    overwrite(&home, &[&bytes[..], &[0]].concat());
-    assert!(matches!(dump(&home), Err(Error::Corruption { .. })));
-    overwrite(&home, &bytes);
-    assert_eq!(dump(&home).unwrap(), rows);
-}
-
-#[test]
-fn a_block_in_the_place_of_another_is_noticed() {
-    let home = Home::new();
-    home.write(&numbered(64, 20), &options(200, 10));
-    let table = home.open(Way::Cached(0)).unwrap();
-    let bytes = home.disk.read_all(&table_name(FILE)).unwrap();
-    let range = |block| {
-        let place = table.index.place(block);
-        to_usize(place.start)..to_usize(place.end)
-    };
-    let (first, second) = (0..table.index.len() - 1)
-        .map(|block| (range(block), range(block + 1)))
-        .find(|(first, second)| first.len() == second.len())
-        .unwrap();
-    let mut swapped = bytes.clone();
-    swapped[first.clone()].copy_from_slice(&bytes[second.clone()]);
-    swapped[second].copy_from_slice(&bytes[first]);
-    overwrite(&home, &swapped);
-    assert!(matches!(dump(&home), Err(Error::Corruption { .. })));
-}
-
-#[test]
-fn a_table_under_another_number_is_refused() {
-    let (home, _, bytes) = small(Compression::None);
-    home.disk
-        .replace(&table_name(7), &bytes, Purpose::Flush)
-        .unwrap();
-    let cache = Arc::new(BlockCache::new(0));
-    let opened = Table::open(&home.disk, 7, 0, &cache);
-    assert!(matches!(opened, Err(Error::Corruption { .. })));
-    assert!(matches!(
-        Table::open(&home.disk, 8, 0, &cache),
-        Err(Error::Media(_))
-    ));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    /// Content that is wrong under right checksums: an error or some answer, never a panic.
-    #[test]
-    fn damage_under_a_valid_checksum_never_panics(
-        flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4),
-        in_head: bool,
-        compression in compression(),
-    ) {
-        let (home, _, bytes) = small(compression);
-        let table = home.open(Way::Cached(0)).unwrap();
-        let mut damaged = bytes.clone();
-        for block in 0..table.index.len() {
-            let place = table.index.place(block);
-            let (start, end) = (to_usize(place.start), to_usize(place.end));
-            let body = if in_head { 16 } else { end - start - layout::TRAILER_BYTES };
-            for (index, flip) in &flips {
-                damaged[start + index.index(body)] ^= flip;
-            }
-            let stored = &bytes[start..end];
-            let (encoding, _) = layout::check_stored(FILE, place.start, stored).unwrap();
-            let mut part = damaged[start..end - layout::TRAILER_BYTES].to_vec();
-            layout::append_trailer_of(encoding, &mut part, 0, FILE, place.start);
-            damaged[start..end].copy_from_slice(&part);
-        }
-        overwrite(&home, &damaged);
-        let outcome = dump(&home);
-        let expected = matches!(outcome, Ok(_) | Err(Error::Corruption { .. }));
-        prop_assert!(expected);
-        for table in WAYS.map(|way| home.open(way).unwrap()) {
-            for number in 0..12 {
-                let key = format!("{number:016x}").into_bytes();
-                let _ = table.get(&key, hash_key(&key), SEQ_MAX);
-                let mut cursor = table.cursor();
-                let _ = cursor.seek(&key).and_then(|()| cursor.next());
-                let _ = cursor.seek_before(&key).and_then(|()| cursor.prev());
-            }
-        }
-    }
-
-    #[test]
-    fn the_checks_of_a_block_take_any_bytes(body in prop::collection::vec(0u8..20, 0..80)) {
-        let mut part = body;
-        layout::append_trailer(&mut part, 0, FILE, 0);
-        if block::check(FILE, 0, &part).is_ok_and(|packed| packed.is_none()) {
-            let block = block::TableBlock::new(&part);
-            for position in 0..block.shape().count {
-                let found = block.entry(position);
-                prop_assert!(found.suffix_at <= found.value_at && found.value_at <= found.end);
-                prop_assert!(found.end <= part.len() - layout::TRAILER_BYTES);
-            }
-            block.get(&[0, 1], 3, SEQ_MAX);
-            block.lower_bound(&[0, 1]);
-        }
-    }
 }
