@@ -26,7 +26,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml" | head -n
 system='-lpthread -ldl -lm'
 
 install -d "$prefix/include" "$prefix/lib/pkgconfig" "$prefix/lib/cmake/gabion"
-install -m 644 "$here/include/gabion.h" "$here/include/gabion.hpp" "$prefix/include"
+install -m 644 "$here"/include/gabion*.h "$here"/include/gabion*.hpp "$prefix/include"
 install -m 755 "$libraries/libgabion.so" "$prefix/lib/libgabion.so.$abi"
 ln -sf "libgabion.so.$abi" "$prefix/lib/libgabion.so"
 install -m 644 "$libraries/libgabion.a" "$prefix/lib"

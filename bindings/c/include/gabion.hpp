@@ -2,141 +2,24 @@
 //
 // Every class owns one handle, moves and does not copy. Objects may be destroyed in any order, as
 // handles may be freed. What gabion.h says about threads holds here as well. Keys and values go in
-// as std::string_view, which may hold any bytes.
+// as std::string_view, which may hold any bytes. Positions in the changes of a store are text.
 
 #ifndef GABION_HPP
 #define GABION_HPP
 
 #include <chrono>
 #include <cstdint>
-#include <initializer_list>
-#include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "gabion.h"
+#include "gabion_base.hpp"
+#include "gabion_changes.hpp"
 
 namespace gabion {
-
-// What went wrong: a code, and a sentence.
-class Error : public std::runtime_error {
-public:
-    Error(gabion_code code, const std::string &message)
-        : std::runtime_error(message), code_(code) {}
-
-    gabion_code code() const noexcept { return code_; }
-
-    // Whether a transaction is to be run again.
-    bool is_conflict() const noexcept {
-        return code_ == GABION_CODE_CONFLICT || code_ == GABION_CODE_TRANSACTION_TOO_OLD;
-    }
-
-private:
-    gabion_code code_;
-};
-
-namespace detail {
-
-// Takes the error object of a call, and throws where there is one.
-class Check {
-public:
-    Check() = default;
-    Check(const Check &) = delete;
-    Check &operator=(const Check &) = delete;
-    ~Check() { gabion_error_free(&error_); }
-
-    operator gabion_error **() { return &error_; }
-
-    void operator()(gabion_code code) const {
-        if (code != GABION_CODE_OK) {
-            throw Error(code, gabion_error_message(error_));
-        }
-    }
-
-private:
-    gabion_error *error_ = nullptr;
-};
-
-template <auto Free> struct Freer {
-    template <typename Handle> void operator()(Handle *handle) const noexcept { Free(&handle); }
-};
-
-template <typename Handle, auto Free> using Owned = std::unique_ptr<Handle, Freer<Free>>;
-
-struct FreeBytes {
-    void operator()(void *memory) const noexcept { gabion_free(memory); }
-};
-
-inline const std::uint8_t *bytes(std::string_view text) {
-    return reinterpret_cast<const std::uint8_t *>(text.data());
-}
-
-inline std::string_view view(const std::uint8_t *data, std::size_t len) {
-    return {reinterpret_cast<const char *>(data), len};
-}
-
-// An end of a range: NULL stands for none, so that an empty key needs a place.
-inline const std::uint8_t *end(const std::optional<std::string_view> &key) {
-    if (!key) {
-        return nullptr;
-    }
-    return key->data() == nullptr ? bytes("") : bytes(*key);
-}
-
-inline std::size_t size(const std::optional<std::string_view> &key) {
-    return key ? key->size() : 0;
-}
-
-inline const char *word(const std::string &durability) {
-    return durability.empty() ? nullptr : durability.c_str();
-}
-
-// The value that a function hands out as a copy.
-template <typename Get> std::optional<std::string> copied(Get &&get) {
-    std::uint8_t *value = nullptr;
-    std::size_t len = 0;
-    Check check;
-    gabion_error **error = check;
-    check(get(&value, &len, error));
-    std::unique_ptr<std::uint8_t, FreeBytes> owned(value);
-    if (value == nullptr) {
-        return std::nullopt;
-    }
-    return std::string(view(value, len));
-}
-
-} // namespace detail
-
-// An end of a range of keys, or none.
-using Bound = std::optional<std::string_view>;
-
-// Options by name and value, such as {"memory_bytes_max", "256MiB"}.
-class Options {
-public:
-    Options() : handle_(gabion_options_new()) {}
-
-    Options(std::initializer_list<std::pair<const char *, const char *>> pairs) : Options() {
-        for (const auto &[name, value] : pairs) {
-            set(name, value);
-        }
-    }
-
-    Options &set(const char *name, const char *value) {
-        detail::Check check;
-        check(gabion_options_set(handle_.get(), name, value, check));
-        return *this;
-    }
-
-    const gabion_options *get() const { return handle_.get(); }
-
-private:
-    detail::Owned<gabion_options, gabion_options_free> handle_;
-};
 
 // A value that is lent, without a copy.
 class Pinned {
@@ -156,12 +39,49 @@ private:
 class Keyspace;
 class Store;
 
+// Sorted pairs on their way into a keyspace: all of them are there once it is finished, and none if
+// it is destroyed before.
+class Ingest {
+public:
+    explicit Ingest(gabion_ingest *handle) : handle_(handle) {}
+
+    // Adds a pair, whose key must be above the one before.
+    void put(std::string_view key, std::string_view value) {
+        detail::Check check;
+        check(gabion_ingest_put(handle_.get(), detail::bytes(key), key.size(),
+                                detail::bytes(value), value.size(), check));
+    }
+
+    // Adds all pairs to the keyspace, durably, and returns their number.
+    std::uint64_t finish() {
+        std::uint64_t pairs = 0;
+        detail::Check check;
+        check(gabion_ingest_finish(handle_.get(), &pairs, check));
+        return pairs;
+    }
+
+private:
+    detail::Owned<gabion_ingest, gabion_ingest_free> handle_;
+};
+
 // A view of all keyspaces as they were at one moment.
 class Snapshot {
 public:
     explicit Snapshot(gabion_snapshot *handle) : handle_(handle) {}
 
     std::optional<std::string> get(const Keyspace &keyspace, std::string_view key) const;
+
+    bool contains(const Keyspace &keyspace, std::string_view key) const;
+
+    std::optional<std::chrono::system_clock::time_point> expires_at(const Keyspace &keyspace,
+                                                                    std::string_view key) const;
+
+    // A position, but not in front of what the snapshot has: there changes are read on.
+    std::string position_after(const std::string &position) const {
+        return detail::text([&](auto after, auto error) {
+            return gabion_position_after(position.c_str(), get(), after, error);
+        });
+    }
 
     const gabion_snapshot *get() const { return handle_.get(); }
 
@@ -228,6 +148,15 @@ public:
         return std::string(name, len);
     }
 
+    // The number by which changes name it.
+    std::uint32_t id() const { return gabion_keyspace_id(get()); }
+
+    // The options that it has of its own, as a JSON object.
+    std::string options() const {
+        return detail::text(
+            [&](auto json, auto error) { return gabion_keyspace_options(get(), json, error); });
+    }
+
     // The durability is "sync", "interval:MILLISECONDS" or "buffered"; empty for the store's.
     void put(std::string_view key, std::string_view value, const std::string &durability = {}) {
         detail::Check check;
@@ -238,9 +167,33 @@ public:
     void put_expiring(std::string_view key, std::string_view value,
                       std::chrono::milliseconds after) {
         detail::Check check;
-        auto ms = static_cast<std::uint64_t>(after.count() < 0 ? 0 : after.count());
         check(gabion_put_expiring(get(), detail::bytes(key), key.size(), detail::bytes(value),
-                                  value.size(), ms, check));
+                                  value.size(), detail::millis(after), check));
+    }
+
+    // Lets the value of a key expire after some time; whether it is there.
+    bool expire(std::string_view key, std::chrono::milliseconds after) {
+        bool is_there = false;
+        detail::Check check;
+        check(gabion_expire(get(), detail::bytes(key), key.size(), detail::millis(after), &is_there,
+                            check));
+        return is_there;
+    }
+
+    // Lets the value of a key stay for good; whether it is there and did expire.
+    bool persist_key(std::string_view key) {
+        bool is_changed = false;
+        detail::Check check;
+        check(gabion_persist_key(get(), detail::bytes(key), key.size(), &is_changed, check));
+        return is_changed;
+    }
+
+    // When the value of a key expires, if it does.
+    std::optional<std::chrono::system_clock::time_point> expires_at(std::string_view key) const {
+        std::int64_t unix_ms = -1;
+        detail::Check check;
+        check(gabion_expires_at(get(), detail::bytes(key), key.size(), &unix_ms, check));
+        return detail::moment(unix_ms);
     }
 
     // As the operator says that the keyspace was given by its option merge.
@@ -328,6 +281,14 @@ public:
         return is_changed;
     }
 
+    // Begins to add sorted pairs, for large loads.
+    Ingest ingest() {
+        gabion_ingest *ingest = nullptr;
+        detail::Check check;
+        check(gabion_ingest_begin(get(), &ingest, check));
+        return Ingest(ingest);
+    }
+
     Iterator iterator(const Bound &lower = {}, const Bound &upper = {},
                       const Snapshot *snapshot = nullptr) const {
         gabion_iterator *iterator = nullptr;
@@ -350,6 +311,23 @@ inline std::optional<std::string> Snapshot::get(const Keyspace &keyspace,
     });
 }
 
+inline bool Snapshot::contains(const Keyspace &keyspace, std::string_view key) const {
+    bool is_there = false;
+    detail::Check check;
+    check(gabion_snapshot_contains(get(), keyspace.get(), detail::bytes(key), key.size(), &is_there,
+                                   check));
+    return is_there;
+}
+
+inline std::optional<std::chrono::system_clock::time_point>
+Snapshot::expires_at(const Keyspace &keyspace, std::string_view key) const {
+    std::int64_t unix_ms = -1;
+    detail::Check check;
+    check(gabion_snapshot_expires_at(get(), keyspace.get(), detail::bytes(key), key.size(),
+                                     &unix_ms, check));
+    return detail::moment(unix_ms);
+}
+
 // Writes that take effect together.
 class Batch {
 public:
@@ -359,6 +337,14 @@ public:
         detail::Check check;
         check(gabion_batch_put(handle_.get(), keyspace.get(), detail::bytes(key), key.size(),
                                detail::bytes(value), value.size(), check));
+    }
+
+    void put_expiring(const Keyspace &keyspace, std::string_view key, std::string_view value,
+                      std::chrono::milliseconds after) {
+        detail::Check check;
+        check(gabion_batch_put_expiring(handle_.get(), keyspace.get(), detail::bytes(key),
+                                        key.size(), detail::bytes(value), value.size(),
+                                        detail::millis(after), check));
     }
 
     void merge(const Keyspace &keyspace, std::string_view key, std::string_view operand) {
@@ -381,6 +367,8 @@ public:
     }
 
     std::size_t size() const { return gabion_batch_count(handle_.get()); }
+
+    std::uint64_t bytes() const { return gabion_batch_bytes(handle_.get()); }
 
     void clear() {
         detail::Check check;
@@ -420,6 +408,31 @@ public:
                                      detail::bytes(value), value.size(), check));
     }
 
+    void put_expiring(const Keyspace &keyspace, std::string_view key, std::string_view value,
+                      std::chrono::milliseconds after) {
+        detail::Check check;
+        check(gabion_transaction_put_expiring(handle_.get(), keyspace.get(), detail::bytes(key),
+                                              key.size(), detail::bytes(value), value.size(),
+                                              detail::millis(after), check));
+    }
+
+    bool contains(const Keyspace &keyspace, std::string_view key) {
+        bool is_there = false;
+        detail::Check check;
+        check(gabion_transaction_contains(handle_.get(), keyspace.get(), detail::bytes(key),
+                                          key.size(), &is_there, check));
+        return is_there;
+    }
+
+    std::optional<std::chrono::system_clock::time_point> expires_at(const Keyspace &keyspace,
+                                                                    std::string_view key) {
+        std::int64_t unix_ms = -1;
+        detail::Check check;
+        check(gabion_transaction_expires_at(handle_.get(), keyspace.get(), detail::bytes(key),
+                                            key.size(), &unix_ms, check));
+        return detail::moment(unix_ms);
+    }
+
     void merge(const Keyspace &keyspace, std::string_view key, std::string_view operand) {
         detail::Check check;
         check(gabion_transaction_merge(handle_.get(), keyspace.get(), detail::bytes(key),
@@ -430,6 +443,13 @@ public:
         detail::Check check;
         check(gabion_transaction_delete(handle_.get(), keyspace.get(), detail::bytes(key),
                                         key.size(), check));
+    }
+
+    void remove_range(const Keyspace &keyspace, const Bound &lower, const Bound &upper) {
+        detail::Check check;
+        check(gabion_transaction_delete_range(handle_.get(), keyspace.get(), detail::end(lower),
+                                              detail::size(lower), detail::end(upper),
+                                              detail::size(upper), check));
     }
 
     Iterator iterator(const Keyspace &keyspace, const Bound &lower = {}, const Bound &upper = {}) {
@@ -580,13 +600,81 @@ public:
         check(gabion_checkpoint(handle_.get(), path.c_str(), check));
     }
 
+    // Adds the store as it is now to a repository, and tells as a JSON object what was made.
+    std::string backup(const Backups &repository, const Options &options = {},
+                       const Progress &progress = {}) {
+        detail::Listener listener(progress);
+        return detail::text([&](auto json, auto error) {
+            gabion_code code = gabion_backup(handle_.get(), repository.path().c_str(),
+                                             options.get(), listener.function(),
+                                             listener.context(), json, error);
+            listener.rethrow();
+            return code;
+        });
+    }
+
+    // Reads what another process has written since, where the store was opened with the option
+    // follower; whether there was anything.
+    bool catch_up() {
+        bool is_new = false;
+        detail::Check check;
+        check(gabion_catch_up(handle_.get(), &is_new, check));
+        return is_new;
+    }
+
+    // Where the store is now in its changes.
+    std::string position() const {
+        return detail::text([&](auto position, auto error) {
+            return gabion_position(handle_.get(), position, error);
+        });
+    }
+
+    // The position behind which all changes are there.
+    std::string oldest_position() const {
+        return detail::text([&](auto position, auto error) {
+            return gabion_oldest_position(handle_.get(), position, error);
+        });
+    }
+
+    // The changes behind a position.
+    Changes changes(const std::string &since, const Options &options = {}) const {
+        gabion_changes *changes = nullptr;
+        detail::Check check;
+        check(gabion_changes_new(handle_.get(), since.c_str(), options.get(), &changes, check));
+        return Changes(changes);
+    }
+
+    // The consumer of a name, made if it does not exist.
+    Consumer consumer(const std::string &name) {
+        gabion_consumer *consumer = nullptr;
+        detail::Check check;
+        check(gabion_consumer_open(handle_.get(), name.c_str(), &consumer, check));
+        return Consumer(consumer);
+    }
+
+    // All consumers as a JSON list.
+    std::string consumers() const {
+        return detail::text(
+            [&](auto json, auto error) { return gabion_consumers(handle_.get(), json, error); });
+    }
+
+    void drop_consumer(const std::string &name) {
+        detail::Check check;
+        check(gabion_consumer_drop(handle_.get(), name.c_str(), check));
+    }
+
+    std::string engine() const { return gabion_engine(handle_.get()); }
+
+    // What the engine can do, as a JSON object.
+    std::string capabilities() const {
+        return detail::text(
+            [&](auto json, auto error) { return gabion_capabilities(handle_.get(), json, error); });
+    }
+
     // Counts and sizes as a JSON object.
     std::string stats() const {
-        char *json = nullptr;
-        detail::Check check;
-        check(gabion_stats(handle_.get(), &json, check));
-        std::unique_ptr<char, detail::FreeBytes> owned(json);
-        return json;
+        return detail::text(
+            [&](auto json, auto error) { return gabion_stats(handle_.get(), json, error); });
     }
 
     void close() {
@@ -604,6 +692,25 @@ private:
 
     detail::Owned<gabion_store, gabion_store_free> handle_;
 };
+
+// Reads every byte of the store in a directory, and tells as a JSON object what is damaged.
+inline std::string check(const std::string &path) {
+    return detail::text(
+        [&](auto json, auto error) { return gabion_check(path.c_str(), json, error); });
+}
+
+// Writes what can be read of a damaged store to a new one, and tells as a JSON object what is lost.
+inline std::string repair(const std::string &from, const std::string &to) {
+    return detail::text([&](auto json, auto error) {
+        return gabion_repair(from.c_str(), to.c_str(), json, error);
+    });
+}
+
+// Removes the store in a directory.
+inline void destroy(const std::string &path) {
+    detail::Check check;
+    check(gabion_destroy(path.c_str(), check));
+}
 
 } // namespace gabion
 

@@ -125,6 +125,29 @@ pub unsafe extern "C" fn gabion_batch_put_expiring(
     unsafe { add(batch, keyspace, error, put) }
 }
 
+/// Adds a put of a value that expires at a moment, in milliseconds since 1970.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_batch_put_expiring_at(
+    batch: *mut GabionBatch,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+    unix_ms: u64,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let put = |batch: &mut WriteBatch, keyspace: &Keyspace| {
+        // SAFETY: bytes of the caller's, by contract.
+        let key = unsafe { raw::key(key, key_len) }?;
+        // SAFETY: as above.
+        let value = unsafe { raw::value(value, value_len) }?;
+        Ok(batch.put_expiring(keyspace, key, value, expiry(unix_ms, true))?)
+    };
+    // SAFETY: as for this function.
+    unsafe { add(batch, keyspace, error, put) }
+}
+
 /// Adds a merge, as gabion_merge.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_batch_merge(
@@ -193,6 +216,15 @@ pub unsafe extern "C" fn gabion_batch_count(batch: *const GabionBatch) -> usize 
     call_or(0, || {
         // SAFETY: as for this function.
         unsafe { with_batch(batch, |gathered| Ok(gathered.batch.len())) }
+    })
+}
+
+/// How many bytes the operations of a batch have; 0 for what is no batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_batch_bytes(batch: *const GabionBatch) -> u64 {
+    call_or(0, || {
+        // SAFETY: as for this function.
+        unsafe { with_batch(batch, |gathered| Ok(gathered.batch.bytes())) }
     })
 }
 

@@ -70,6 +70,20 @@ pub enum GabionCode {
     MergeFailed = 27,
     /// The keyspace has another merge operator than the program gave, or the program gave none.
     OtherMergeOperator = 28,
+    /// The directory holds no repository of backups.
+    NotARepository = 29,
+    /// The repository has no backup of that number.
+    NoSuchBackup = 30,
+    /// A part of a backup is missing or damaged.
+    BackupDamaged = 31,
+    /// Who listened to the progress of an operation has ended it.
+    Cancelled = 32,
+    /// The log has the changes behind a position no more.
+    ChangesGone = 33,
+    /// Changes were made that the log does not tell.
+    ChangesUnlogged = 34,
+    /// The store has no consumer of that name.
+    NoSuchConsumer = 35,
 }
 
 impl From<Code> for GabionCode {
@@ -102,6 +116,13 @@ impl From<Code> for GabionCode {
             Code::Busy => GabionCode::Busy,
             Code::MergeFailed => GabionCode::MergeFailed,
             Code::OtherMergeOperator => GabionCode::OtherMergeOperator,
+            Code::NotARepository => GabionCode::NotARepository,
+            Code::NoSuchBackup => GabionCode::NoSuchBackup,
+            Code::BackupDamaged => GabionCode::BackupDamaged,
+            Code::Cancelled => GabionCode::Cancelled,
+            Code::ChangesGone => GabionCode::ChangesGone,
+            Code::ChangesUnlogged => GabionCode::ChangesUnlogged,
+            Code::NoSuchConsumer => GabionCode::NoSuchConsumer,
             _ => GabionCode::Internal,
         }
     }
@@ -112,6 +133,7 @@ pub struct Told {
     code: GabionCode,
     name: CString,
     message: CString,
+    position: CString,
 }
 
 /// What went wrong: a code, its name and a sentence. Any number of threads may read it.
@@ -134,6 +156,11 @@ pub(crate) fn call(error: *mut *mut GabionError, body: impl FnOnce() -> Result<(
         code: failure.code().into(),
         name: c_text(failure.code().name()),
         message: c_text(&failure.to_string()),
+        position: c_text(
+            &failure
+                .position()
+                .map_or_else(String::new, |own| own.to_string()),
+        ),
     });
     let code = told.as_ref().map_or(GabionCode::Ok, |told| told.code);
     if !error.is_null() && error.is_aligned() {
@@ -177,6 +204,16 @@ pub unsafe extern "C" fn gabion_error_name(error: *const GabionError) -> *const 
 pub unsafe extern "C" fn gabion_error_message(error: *const GabionError) -> *const c_char {
     // SAFETY: null or a handle, by contract.
     call_or(c"".as_ptr(), || Ok(unsafe { get(error) }?.message.as_ptr()))
+}
+
+/// Where changes are there again, after GABION_CODE_CHANGES_GONE or GABION_CODE_CHANGES_UNLOGGED: a
+/// position for gabion_changes_new. Valid until the error is freed. An empty text for other errors.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_error_position(error: *const GabionError) -> *const c_char {
+    // SAFETY: null or a handle, by contract.
+    call_or(c"".as_ptr(), || {
+        Ok(unsafe { get(error) }?.position.as_ptr())
+    })
 }
 
 /// Frees an error and clears the variable.

@@ -5,12 +5,12 @@ use std::ptr;
 use std::sync::Arc;
 
 use gabion::{Keyspace, Slice};
-use gabion_bindings::{Result, options};
+use gabion_bindings::{Result, json, options};
 
 use crate::error::{GabionCode, GabionError, call, call_or, foreign};
 use crate::handle::{free, get, make, opaque};
 use crate::options::{GabionOptions, pairs};
-use crate::raw::{Out, text};
+use crate::raw::{Out, give_text, text};
 use crate::store::{GabionStore, Shared};
 
 /// A keyspace, and the store that it is of.
@@ -125,6 +125,27 @@ pub unsafe extern "C" fn gabion_keyspace_existing(
     })
 }
 
+/// A keyspace in which a program notes something about the store, made durably if it does not
+/// exist. gabion_keyspace_open does not find it, and gabion_keyspace_names leaves it out; to drop
+/// it, put "gabion." in front of the name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_keyspace_hidden(
+    store: *const GabionStore,
+    name: *const c_char,
+    keyspace: *mut *mut GabionKeyspace,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    call(error, || {
+        let find = |store: &Shared| {
+            // SAFETY: null or text, by contract.
+            let name = unsafe { text(name, "name of the keyspace") }?;
+            Ok(store.db.hidden_keyspace(name)?)
+        };
+        // SAFETY: as for this function.
+        unsafe { make_handle(store, keyspace, find) }
+    })
+}
+
 /// The names of all keyspaces, in the order in which they were made.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_keyspace_names(
@@ -174,6 +195,30 @@ pub unsafe extern "C" fn gabion_keyspace_name(
         let name = unsafe { get(keyspace) }?.keyspace.name();
         len.set(name.len());
         Ok(name.as_ptr().cast())
+    })
+}
+
+/// The number of a keyspace, by which changes name it: no other one of the store has had or will
+/// have it. 0 for what is no keyspace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_keyspace_id(keyspace: *const GabionKeyspace) -> u32 {
+    // SAFETY: null or a handle, by contract.
+    call_or(0, || Ok(unsafe { get(keyspace) }?.keyspace.id()))
+}
+
+/// The options that a keyspace has of its own, as a JSON object of names and texts as
+/// gabion_options_set takes them. gabion_free frees it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_keyspace_options(
+    keyspace: *const GabionKeyspace,
+    json: *mut *mut c_char,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    call(error, || {
+        // SAFETY: null or a handle, by contract.
+        let own = || Ok(json::keyspace_options(&unsafe { get(keyspace) }?.keyspace));
+        // SAFETY: a place for a pointer, by contract.
+        unsafe { give_text(json, "JSON text", own) }
     })
 }
 

@@ -12,6 +12,9 @@
 //! | [`error`] | codes, error objects, and the one way in and out of every function |
 //! | [`options`], [`store`], [`keyspace`] | opening and closing, names and sizes |
 //! | [`read`], [`write`], [`batch`], [`iterator`], [`transaction`] | keys and values |
+//! | [`ingest`] | sorted pairs on their way into a keyspace |
+//! | [`changes`], [`consumer`] | what was written to a store, and who follows it |
+//! | [`backup`] | repositories of backups |
 //!
 //! # Invariants
 //! - A1. No panic crosses: every function that can fail runs within [`error::call`].
@@ -59,6 +62,14 @@ pub mod batch;
 pub mod iterator;
 
 pub mod transaction;
+
+pub mod ingest;
+
+pub mod changes;
+
+pub mod consumer;
+
+pub mod backup;
 
 #[cfg(test)]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "tables of calls")]

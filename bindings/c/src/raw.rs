@@ -85,7 +85,7 @@ unsafe fn bytes<'a>(data: *const u8, len: usize, what: &str, max: usize) -> Resu
 ///
 /// # Safety
 /// As [`bytes`], of so many things.
-pub(crate) unsafe fn list<'a, T>(data: *const T, count: usize, what: &str) -> Result<&'a [T]> {
+unsafe fn list<'a, T>(data: *const T, count: usize, what: &str) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -98,6 +98,25 @@ pub(crate) unsafe fn list<'a, T>(data: *const T, count: usize, what: &str) -> Re
     }
     // SAFETY: they can be read, by contract, and the pointer is aligned.
     Ok(unsafe { std::slice::from_raw_parts(data, count) })
+}
+
+/// A list of keys.
+///
+/// # Safety
+/// As [`list`], of so many keys and lengths, and as [`key`].
+pub(crate) unsafe fn keys<'a>(
+    keys: *const *const u8,
+    lens: *const usize,
+    count: usize,
+) -> Result<Vec<&'a [u8]>> {
+    // SAFETY: as for this function.
+    let keys = unsafe { list(keys, count, "keys") }?;
+    // SAFETY: as above.
+    let lens = unsafe { list(lens, count, "lengths") }?;
+    let pairs = keys.iter().zip(lens);
+    // SAFETY: as above.
+    let keys = pairs.map(|(data, len)| unsafe { key(*data, *len) });
+    keys.collect()
 }
 
 /// Text that ends with a zero.
@@ -177,6 +196,21 @@ pub(crate) fn copy_out(bytes: &[u8]) -> Result<*mut u8> {
     // SAFETY: as above.
     unsafe { end.write(0) };
     Ok(memory)
+}
+
+/// Hands text out as a copy; null after a failure.
+///
+/// # Safety
+/// As [`Out::new`].
+pub(crate) unsafe fn give_text(
+    place: *mut *mut c_char,
+    what: &str,
+    make: impl FnOnce() -> Result<String>,
+) -> Result<()> {
+    // SAFETY: as for this function.
+    let place = unsafe { Out::pointer(place, what) }?;
+    place.set(copy_out(make()?.as_bytes())?.cast());
+    Ok(())
 }
 
 /// Copies bytes into a place of the caller's.

@@ -2,15 +2,14 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use gabion::{Slice, Snapshot};
-use gabion_bindings::{Failure, Result};
+use gabion::{Keyspace, Slice, Snapshot};
+use gabion_bindings::{Failure, Result, unix_millis};
 
 use crate::error::{GabionCode, GabionError, call, call_or, foreign};
 use crate::handle::{free, get, get_optional, make, opaque};
 use crate::keyspace::{GabionKeyspace, GabionValues};
-use crate::raw::{Out, copy_out, copy_to, key, list};
+use crate::raw::{self, Out, copy_out, copy_to, key};
 use crate::store::{GabionStore, Shared};
 
 /// A snapshot, and the store that it is of.
@@ -68,14 +67,6 @@ unsafe fn give_pinned(
     Ok(())
 }
 
-/// A moment in milliseconds since 1970; -1 for none.
-pub(crate) fn millis(moment: Option<SystemTime>) -> i64 {
-    let since = moment.and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
-    since.map_or(-1, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
-}
-
 /// Finds a value in a keyspace.
 ///
 /// # Safety
@@ -92,6 +83,26 @@ unsafe fn find_now(
     Ok(keyspace.keyspace.get(key)?)
 }
 
+/// Reads a key by a snapshot.
+///
+/// # Safety
+/// As [`get`] and [`key`].
+unsafe fn read_then<T>(
+    snapshot: *const GabionSnapshot,
+    keyspace: *const GabionKeyspace,
+    data: *const u8,
+    len: usize,
+    read: impl FnOnce(&Snapshot, &Keyspace, &[u8]) -> gabion::Result<T>,
+) -> Result<T> {
+    // SAFETY: null or a handle, by contract.
+    let taken = unsafe { get(snapshot) }?;
+    // SAFETY: as above.
+    let keyspace = unsafe { get(keyspace) }?.of(&taken.store)?;
+    // SAFETY: bytes of the caller's, by contract.
+    let key = unsafe { key(data, len) }?;
+    Ok(read(&taken.snapshot, keyspace, key)?)
+}
+
 /// Finds a value in a snapshot.
 ///
 /// # Safety
@@ -102,13 +113,9 @@ unsafe fn find_then(
     data: *const u8,
     len: usize,
 ) -> Result<Option<Slice>> {
-    // SAFETY: null or a handle, by contract.
-    let taken = unsafe { get(snapshot) }?;
-    // SAFETY: as above.
-    let keyspace = unsafe { get(keyspace) }?.of(&taken.store)?;
-    // SAFETY: bytes of the caller's, by contract.
-    let key = unsafe { key(data, len) }?;
-    Ok(taken.snapshot.get(keyspace, key)?)
+    let find = |snapshot: &Snapshot, keyspace: &Keyspace, key: &[u8]| snapshot.get(keyspace, key);
+    // SAFETY: as for this function.
+    unsafe { read_then(snapshot, keyspace, data, len, find) }
 }
 
 /// The value of a key as a copy, with a zero behind it, which gabion_free frees; *value is NULL if
@@ -244,8 +251,8 @@ pub unsafe extern "C" fn gabion_expires_at(
         // SAFETY: null or a handle, by contract.
         let keyspace = unsafe { get(keyspace) }?;
         // SAFETY: bytes of the caller's, by contract.
-        let key = unsafe { crate::raw::key(key, key_len) }?;
-        unix_ms.set(millis(keyspace.keyspace.expires_at(key)?));
+        let key = unsafe { raw::key(key, key_len) }?;
+        unix_ms.set(unix_millis(keyspace.keyspace.expires_at(key)?));
         Ok(())
     })
 }
@@ -269,14 +276,8 @@ pub unsafe extern "C" fn gabion_multi_get(
         let owned = unsafe { get(keyspace) }?;
         // SAFETY: null or a handle, by contract.
         let taken = unsafe { get_optional(snapshot) }?;
-        // SAFETY: a list of the caller's, by contract.
-        let keys = unsafe { list(keys, count, "keys") }?;
-        // SAFETY: as above.
-        let lens = unsafe { list(key_lens, count, "lengths") }?;
-        let pairs = keys.iter().zip(lens);
-        // SAFETY: bytes of the caller's, by contract.
-        let keys = pairs.map(|(data, len)| unsafe { key(*data, *len) });
-        let keys: Vec<&[u8]> = keys.collect::<Result<_>>()?;
+        // SAFETY: lists of the caller's, by contract.
+        let keys = unsafe { raw::keys(keys, key_lens, count) }?;
         let found = match taken {
             Some(taken) => taken.snapshot.multi_get(owned.of(&taken.store)?, &keys)?,
             None => owned.keyspace.multi_get(&keys)?,
@@ -352,6 +353,49 @@ pub unsafe extern "C" fn gabion_snapshot_get_pinned(
         };
         // SAFETY: as for this function.
         unsafe { give_pinned(pinned, find) }
+    })
+}
+
+/// As gabion_contains, of the moment of a snapshot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_snapshot_contains(
+    snapshot: *const GabionSnapshot,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    is_there: *mut bool,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    call(error, || {
+        // SAFETY: a place for a bool, by contract.
+        let is_there = unsafe { Out::new(is_there, false, "answer") }?;
+        // SAFETY: as for this function.
+        let found = unsafe { find_then(snapshot, keyspace, key, key_len) }?;
+        is_there.set(found.is_some());
+        Ok(())
+    })
+}
+
+/// As gabion_expires_at, of the moment of a snapshot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_snapshot_expires_at(
+    snapshot: *const GabionSnapshot,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    unix_ms: *mut i64,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    call(error, || {
+        // SAFETY: a place for a number, by contract.
+        let unix_ms = unsafe { Out::new(unix_ms, -1, "moment") }?;
+        let read = |snapshot: &Snapshot, keyspace: &Keyspace, key: &[u8]| {
+            snapshot.expires_at(keyspace, key)
+        };
+        // SAFETY: as for this function.
+        let at = unsafe { read_then(snapshot, keyspace, key, key_len, read) }?;
+        unix_ms.set(unix_millis(at));
+        Ok(())
     })
 }
 

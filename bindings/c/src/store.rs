@@ -1,15 +1,16 @@
 //! Stores: open, close, check, copy, and statistics.
 
-use std::ffi::c_char;
-use std::sync::Arc;
+use std::ffi::{CString, c_char};
+use std::ptr;
+use std::sync::{Arc, OnceLock};
 
-use gabion::{Db, Durability};
-use gabion_bindings::{Failure, Result, options};
+use gabion::{Db, Durability, Engine};
+use gabion_bindings::{Result, json, options};
 
-use crate::error::{GabionCode, GabionError, call};
+use crate::error::{GabionCode, GabionError, c_text, call, call_or};
 use crate::handle::{free, get, make, opaque};
 use crate::options::{GabionOptions, pairs};
-use crate::raw::{Out, copy_out, optional_text, text};
+use crate::raw::{Out, give_text, optional_text, text};
 
 /// An open store, in the hands of all handles that were made from it.
 pub struct Shared {
@@ -158,17 +159,69 @@ pub unsafe extern "C" fn gabion_stats(
     error: *mut *mut GabionError,
 ) -> GabionCode {
     let body = |db: &Db| {
+        let stats = || Ok(db.stats().to_json());
         // SAFETY: a place for a pointer, by contract.
-        let json = unsafe { Out::pointer(json, "JSON text") }?;
-        json.set(copy_out(db.stats().to_json().as_bytes())?.cast());
+        unsafe { give_text(json, "JSON text", stats) }
+    };
+    // SAFETY: as for this function.
+    unsafe { with_db(store, error, body) }
+}
+
+/// The name of the engine that made the store, such as "wip". Static. NULL for what is no store.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_engine(store: *const GabionStore) -> *const c_char {
+    static NAMES: OnceLock<Vec<CString>> = OnceLock::new();
+    call_or(ptr::null(), || {
+        // SAFETY: null or a handle, by contract.
+        let engine = unsafe { get(store) }?.db.engine();
+        let names = Engine::ALL.iter().map(|own| c_text(own.name()));
+        let names = NAMES.get_or_init(|| names.collect());
+        let at = Engine::ALL.iter().position(|own| *own == engine);
+        let name = at.and_then(|at| names.get(at));
+        Ok(name.map_or(ptr::null(), |name| name.as_ptr()))
+    })
+}
+
+/// What the engine of the store can do, as a JSON object with a bool for each ability, such as
+/// "snapshots", and with the lengths of the longest key and value. gabion_free frees it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_capabilities(
+    store: *const GabionStore,
+    json: *mut *mut c_char,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let body = |db: &Db| {
+        let capabilities = || Ok(json::capabilities(db.engine()));
+        // SAFETY: a place for a pointer, by contract.
+        unsafe { give_text(json, "JSON text", capabilities) }
+    };
+    // SAFETY: as for this function.
+    unsafe { with_db(store, error, body) }
+}
+
+/// Reads what another process has written since, where the store was opened with the option
+/// follower; whether there was anything, *is_new tells. All of it becomes visible at one moment,
+/// and snapshots and iterators go on with what they see. Call it again and again, with a sleep
+/// where nothing was new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_catch_up(
+    store: *mut GabionStore,
+    is_new: *mut bool,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let body = |db: &Db| {
+        // SAFETY: a place for a bool, by contract.
+        let is_new = unsafe { Out::new(is_new, false, "answer") }?;
+        is_new.set(db.catch_up()?);
         Ok(())
     };
     // SAFETY: as for this function.
     unsafe { with_db(store, error, body) }
 }
 
-/// Reads every byte of the store in a directory, which must not be open, and tells as a JSON object
-/// what was read and what of it is damaged, in its list "problems". gabion_free frees the text.
+/// Reads every byte of the store in a directory and tells as a JSON object what was read and what
+/// of it is damaged, in its list "problems". gabion_free frees the text. A store whose engine has
+/// followers may be open meanwhile, others must not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_check(
     path: *const c_char,
@@ -176,15 +229,36 @@ pub unsafe extern "C" fn gabion_check(
     error: *mut *mut GabionError,
 ) -> GabionCode {
     call(error, || {
+        let check = || {
+            // SAFETY: null or text, by contract.
+            let path = unsafe { text(path, "path") }?;
+            json::check(&gabion::check(path)?)
+        };
         // SAFETY: a place for a pointer, by contract.
-        let json = unsafe { Out::pointer(json, "JSON text") }?;
-        // SAFETY: null or text, by contract.
-        let path = unsafe { text(path, "path") }?;
-        let report = gabion::check(path)?;
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|why| Failure::argument(format!("the report is not JSON: {why}")))?;
-        json.set(copy_out(text.as_bytes())?.cast());
-        Ok(())
+        unsafe { give_text(json, "JSON text", check) }
+    })
+}
+
+/// Writes what can be read of the damaged store in the directory from, which must not be open, to a
+/// new store in the directory to, which must not exist. Tells as a JSON object what was read and
+/// what is lost, in its list "lost". gabion_free frees the text. The damaged store stays as it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_repair(
+    from: *const c_char,
+    to: *const c_char,
+    json: *mut *mut c_char,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    call(error, || {
+        let repair = || {
+            // SAFETY: null or text, by contract.
+            let from = unsafe { text(from, "path of the damaged store") }?;
+            // SAFETY: as above.
+            let to = unsafe { text(to, "path of the new store") }?;
+            json::repair(&gabion::repair(from, to)?)
+        };
+        // SAFETY: a place for a pointer, by contract.
+        unsafe { give_text(json, "JSON text", repair) }
     })
 }
 

@@ -4,12 +4,14 @@ use std::ffi::c_char;
 use std::sync::{Arc, Mutex};
 
 use gabion::Keyspace;
-use gabion_bindings::{Reader, Result, SharedTransaction, Walk, expiry, options, range};
+use gabion_bindings::{
+    Reader, Result, SharedTransaction, Walk, expiry, options, range, unix_millis,
+};
 
 use crate::error::{GabionCode, GabionError, call};
 use crate::handle::{free, get, make, opaque};
 use crate::iterator::GabionIterator;
-use crate::keyspace::GabionKeyspace;
+use crate::keyspace::{GabionKeyspace, GabionValues};
 use crate::options::{GabionOptions, pairs};
 use crate::raw::{self, Out};
 use crate::read::give_copy;
@@ -130,6 +132,79 @@ pub unsafe extern "C" fn gabion_transaction_get_for_update(
     })
 }
 
+/// Whether a key is there, for the transaction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_transaction_contains(
+    transaction: *mut GabionTransaction,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    is_there: *mut bool,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let look = |begun: &Begun, keyspace: &Keyspace| {
+        // SAFETY: a place for a bool, by contract.
+        let is_there = unsafe { Out::new(is_there, false, "answer") }?;
+        // SAFETY: bytes of the caller's, by contract.
+        let key = unsafe { raw::key(key, key_len) }?;
+        is_there.set(begun.transaction.read(|own| own.contains(keyspace, key))?);
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    call(error, || unsafe { on(transaction, keyspace, look) })
+}
+
+/// As gabion_expires_at, for the transaction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_transaction_expires_at(
+    transaction: *mut GabionTransaction,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    unix_ms: *mut i64,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let look = |begun: &Begun, keyspace: &Keyspace| {
+        // SAFETY: a place for a number, by contract.
+        let unix_ms = unsafe { Out::new(unix_ms, -1, "moment") }?;
+        // SAFETY: bytes of the caller's, by contract.
+        let key = unsafe { raw::key(key, key_len) }?;
+        let at = begun
+            .transaction
+            .read(|own| own.expires_at(keyspace, key))?;
+        unix_ms.set(unix_millis(at));
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    call(error, || unsafe { on(transaction, keyspace, look) })
+}
+
+/// The values of count keys, for the transaction, in the order of the keys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_transaction_multi_get(
+    transaction: *mut GabionTransaction,
+    keyspace: *const GabionKeyspace,
+    keys: *const *const u8,
+    key_lens: *const usize,
+    count: usize,
+    values: *mut *mut GabionValues,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let find = |begun: &Begun, keyspace: &Keyspace| {
+        // SAFETY: a place for a pointer, by contract.
+        let values = unsafe { Out::pointer(values, "values") }?;
+        // SAFETY: lists of the caller's, by contract.
+        let keys = unsafe { raw::keys(keys, key_lens, count) }?;
+        let found = begun
+            .transaction
+            .read(|own| own.multi_get(keyspace, &keys))?;
+        values.set(make(found));
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    call(error, || unsafe { on(transaction, keyspace, find) })
+}
+
 /// Gives a key a value, once the transaction is committed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_transaction_put(
@@ -170,6 +245,31 @@ pub unsafe extern "C" fn gabion_transaction_put_expiring(
         // SAFETY: as above.
         let value = unsafe { raw::value(value, value_len) }?;
         let expiry = expiry(after_ms, false);
+        let put = |own: &mut gabion::Transaction| own.put_expiring(keyspace, key, value, expiry);
+        begun.transaction.write(put)
+    };
+    // SAFETY: as for this function.
+    call(error, || unsafe { on(transaction, keyspace, put) })
+}
+
+/// As gabion_transaction_put, of a value that expires at a moment, in milliseconds since 1970.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_transaction_put_expiring_at(
+    transaction: *mut GabionTransaction,
+    keyspace: *const GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+    unix_ms: u64,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let put = |begun: &Begun, keyspace: &Keyspace| {
+        // SAFETY: bytes of the caller's, by contract.
+        let key = unsafe { raw::key(key, key_len) }?;
+        // SAFETY: as above.
+        let value = unsafe { raw::value(value, value_len) }?;
+        let expiry = expiry(unix_ms, true);
         let put = |own: &mut gabion::Transaction| own.put_expiring(keyspace, key, value, expiry);
         begun.transaction.write(put)
     };

@@ -51,7 +51,7 @@ pub unsafe extern "C" fn gabion_put(
 }
 
 /// As gabion_put, at a durability: "sync", "interval:MILLISECONDS" or "buffered"; NULL for the
-/// store's.
+/// store's. Other writes that have one of their own go by a batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_put_with(
     keyspace: *mut GabionKeyspace,
@@ -113,6 +113,67 @@ pub unsafe extern "C" fn gabion_put_expiring_at(
     };
     // SAFETY: as for this function.
     unsafe { with_key(keyspace, key, key_len, error, put) }
+}
+
+/// Lets the value of a key expire after so many milliseconds, whatever it did before. *is_there
+/// becomes false, and nothing is done, if the key is not there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_expire(
+    keyspace: *mut GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    after_ms: u64,
+    is_there: *mut bool,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let expire = |keyspace: &Keyspace, key: &[u8]| {
+        // SAFETY: a place for a bool, by contract.
+        let is_there = unsafe { Out::new(is_there, false, "answer") }?;
+        is_there.set(keyspace.expire(key, expiry(after_ms, false))?);
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { with_key(keyspace, key, key_len, error, expire) }
+}
+
+/// As gabion_expire, at a moment in milliseconds since 1970.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_expire_at(
+    keyspace: *mut GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    unix_ms: u64,
+    is_there: *mut bool,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let expire = |keyspace: &Keyspace, key: &[u8]| {
+        // SAFETY: a place for a bool, by contract.
+        let is_there = unsafe { Out::new(is_there, false, "answer") }?;
+        is_there.set(keyspace.expire(key, expiry(unix_ms, true))?);
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { with_key(keyspace, key, key_len, error, expire) }
+}
+
+/// Lets the value of a key stay for good. *is_changed becomes false if it is not there, or did not
+/// expire.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_persist_key(
+    keyspace: *mut GabionKeyspace,
+    key: *const u8,
+    key_len: usize,
+    is_changed: *mut bool,
+    error: *mut *mut GabionError,
+) -> GabionCode {
+    let persist = |keyspace: &Keyspace, key: &[u8]| {
+        // SAFETY: a place for a bool, by contract.
+        let is_changed = unsafe { Out::new(is_changed, false, "answer") }?;
+        is_changed.set(keyspace.persist_key(key)?);
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { with_key(keyspace, key, key_len, error, persist) }
 }
 
 /// Merges an operand into the value of a key, as the operator says that the keyspace was given by

@@ -1,6 +1,6 @@
 //! Expiry times, as other languages pass them.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gabion::Expiry;
 
@@ -12,4 +12,12 @@ pub fn expiry(ms: u64, is_absolute: bool) -> Expiry {
         Some(at) => Expiry::At(at),
         None => Expiry::After(since),
     }
+}
+
+/// A moment in milliseconds since 1970; -1 for none.
+pub fn unix_millis(moment: Option<SystemTime>) -> i64 {
+    let since = moment.and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
+    since.map_or(-1, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
 }

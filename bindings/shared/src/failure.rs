@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gabion::Error;
+use gabion::{Error, Position};
 
 /// Result of what a binding does.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -91,6 +91,20 @@ codes! {
     MergeFailed = 27, "MERGE_FAILED";
     /// The keyspace has another merge operator than the program gave, or the program gave none.
     OtherMergeOperator = 28, "OTHER_MERGE_OPERATOR";
+    /// The directory holds no repository of backups.
+    NotARepository = 29, "NOT_A_REPOSITORY";
+    /// The repository has no backup of that number.
+    NoSuchBackup = 30, "NO_SUCH_BACKUP";
+    /// A part of a backup is missing or damaged.
+    BackupDamaged = 31, "BACKUP_DAMAGED";
+    /// Who listened to the progress of an operation has ended it.
+    Cancelled = 32, "CANCELLED";
+    /// The log has the changes behind a position no more.
+    ChangesGone = 33, "CHANGES_GONE";
+    /// Changes were made that the log does not tell.
+    ChangesUnlogged = 34, "CHANGES_UNLOGGED";
+    /// The store has no consumer of that name.
+    NoSuchConsumer = 35, "NO_SUCH_CONSUMER";
 }
 
 /// What went wrong.
@@ -124,6 +138,16 @@ impl Failure {
             Failure::Panicked(_) => Code::Internal,
         }
     }
+
+    /// Where changes are there again, if the failure tells that they are not: the oldest position
+    /// of [`Code::ChangesGone`], the one behind what is missing of [`Code::ChangesUnlogged`].
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Failure::Store(Error::ChangesGone { oldest }) => Some(*oldest),
+            Failure::Store(Error::ChangesUnlogged { behind, .. }) => Some(*behind),
+            _ => None,
+        }
+    }
 }
 
 fn code_of(error: &Error) -> Code {
@@ -153,6 +177,13 @@ fn code_of(error: &Error) -> Code {
         Error::OtherMergeOperator { .. } | Error::NoMergeOperator { .. } => {
             Code::OtherMergeOperator
         }
+        Error::NotARepository { .. } => Code::NotARepository,
+        Error::NoSuchBackup { .. } => Code::NoSuchBackup,
+        Error::BackupDamaged { .. } => Code::BackupDamaged,
+        Error::Cancelled => Code::Cancelled,
+        Error::ChangesGone { .. } => Code::ChangesGone,
+        Error::ChangesUnlogged { .. } => Code::ChangesUnlogged,
+        Error::NoSuchConsumer { .. } => Code::NoSuchConsumer,
         Error::Thread { .. } | Error::Panicked { .. } => Code::Internal,
         // What else there is, or will be, has its sentence.
         _ => Code::Media,

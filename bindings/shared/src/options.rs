@@ -1,8 +1,9 @@
 //! Options by name and value, so that other languages need no function for each option.
 //!
 //! Names are those of the fields of [`Options`], [`MappedOptions`](gabion::MappedOptions),
-//! [`Tuning`](gabion::Tuning), [`KeyspaceOptions`] and [`TransactionOptions`]; one name means the
-//! same thing wherever it stands. Values are text:
+//! [`Tuning`](gabion::Tuning), [`KeyspaceOptions`], [`TransactionOptions`], [`ChangesOptions`],
+//! [`BackupOptions`] and [`Keep`]; one name means the same thing wherever it stands. Values are
+//! text:
 //!
 //! | kind | examples |
 //! |---|---|
@@ -17,14 +18,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use gabion::{Isolation, KeyspaceOptions, MergeOperator, Options, TransactionOptions};
+use gabion::{
+    BackupOptions, ChangesOptions, Isolation, Keep, KeyspaceOptions, MergeOperator, Options,
+    TransactionOptions,
+};
 
 use crate::{Code, Failure, Result};
 
 /// What a value becomes part of.
 type Set<O> = fn(&mut O, &str) -> Result<(), String>;
 
-/// An option of a store, a keyspace or a transaction.
+/// An option.
 struct Setting<O: 'static> {
     name: &'static str,
     set: Set<O>,
@@ -48,6 +52,7 @@ const STORE: &[Setting<Options>] = settings! { Options:
     create_if_missing = create_if_missing, switch;
     error_if_exists = error_if_exists, switch;
     read_only = read_only, switch;
+    follower = follower, switch;
     durability = durability, word;
     memory_bytes_max = memory_bytes_max, bytes;
     background_threads = background_threads, number;
@@ -93,6 +98,19 @@ const TRANSACTION: &[Setting<TransactionOptions>] = settings! { TransactionOptio
     attempts_max = attempts_max, number;
 };
 
+const CHANGES: &[Setting<ChangesOptions>] = settings! { ChangesOptions:
+    durable_only = durable_only, switch;
+};
+
+const BACKUP: &[Setting<BackupOptions<'static>>] = settings! { BackupOptions<'static>:
+    bytes_per_second_max = bytes_per_second_max, bytes;
+};
+
+const KEEP: &[Setting<Keep>] = settings! { Keep:
+    newest = newest, number;
+    younger_than = younger_than, some_time;
+};
+
 /// The names of all options of a store, a keyspace and a transaction, in this order; a name that
 /// two of them have comes once.
 pub fn names() -> Vec<&'static str> {
@@ -135,6 +153,63 @@ pub fn transaction<T: AsRef<str>>(pairs: &[(T, T)]) -> Result<TransactionOptions
     let mut options = TransactionOptions::default();
     set_all(TRANSACTION, "transaction", &mut options, pairs)?;
     Ok(options)
+}
+
+/// How changes are read.
+///
+/// # Errors
+/// As [`store`].
+pub fn changes<T: AsRef<str>>(pairs: &[(T, T)]) -> Result<ChangesOptions> {
+    let mut options = ChangesOptions::default();
+    set_all(CHANGES, "reader of changes", &mut options, pairs)?;
+    Ok(options)
+}
+
+/// The options of a backup, a restore or a verification.
+///
+/// # Errors
+/// As [`store`].
+pub fn backup<T: AsRef<str>>(pairs: &[(T, T)]) -> Result<BackupOptions<'static>> {
+    let mut options = BackupOptions::default();
+    set_all(BACKUP, "backup", &mut options, pairs)?;
+    Ok(options)
+}
+
+/// Which backups a prune keeps.
+///
+/// # Errors
+/// As [`store`].
+pub fn keep<T: AsRef<str>>(pairs: &[(T, T)]) -> Result<Keep> {
+    let mut keep = Keep::default();
+    set_all(KEEP, "prune", &mut keep, pairs)?;
+    Ok(keep)
+}
+
+/// The options that a keyspace has of its own, by name and value, as [`keyspace`] takes them.
+pub fn of_keyspace(options: &KeyspaceOptions) -> Vec<(&'static str, String)> {
+    let KeyspaceOptions {
+        compression,
+        block_bytes,
+        filter_bits_per_key,
+        default_expiry,
+        merge,
+        ..
+    } = options;
+    let pairs = [
+        ("compression", compression.map(|own| own.to_string())),
+        ("block_bytes", block_bytes.map(|own| own.to_string())),
+        (
+            "filter_bits_per_key",
+            filter_bits_per_key.map(|own| own.to_string()),
+        ),
+        (
+            "default_expiry",
+            default_expiry.map(|own| format!("{}ms", own.as_millis())),
+        ),
+        ("merge", merge.as_ref().map(|own| own.name().to_owned())),
+    ];
+    let set = |(name, value): (_, Option<_>)| Some((name, value?));
+    pairs.into_iter().filter_map(set).collect()
 }
 
 /// A durability by its word.
@@ -304,6 +379,28 @@ mod tests {
         assert_eq!(options.default_expiry, Some(Duration::from_millis(300)));
         let options = transaction(&[("isolation", "snapshot"), ("bytes_max", "1MiB")]).unwrap();
         assert_eq!(options.isolation, Isolation::Snapshot);
+        assert!(changes(&[("durable_only", "true")]).unwrap().durable_only);
+        let options = backup(&[("bytes_per_second_max", "50MiB")]).unwrap();
+        assert_eq!(options.bytes_per_second_max, 50 << 20);
+        let keep = keep(&[("newest", "7"), ("younger_than", "30d")]).unwrap();
+        assert_eq!(
+            (keep.newest, keep.younger_than),
+            (7, Some(Duration::from_secs(30 * 86400)))
+        );
+    }
+
+    #[test]
+    fn options_of_a_keyspace_come_back() {
+        let pairs = [
+            ("compression", "zstd:3"),
+            ("block_bytes", "16384"),
+            ("filter_bits_per_key", "12"),
+            ("default_expiry", "300ms"),
+            ("merge", "append:,"),
+        ];
+        let told = of_keyspace(&keyspace(&pairs).unwrap());
+        assert_eq!(told, pairs.map(|(name, text)| (name, text.to_owned())));
+        assert_eq!(of_keyspace(&KeyspaceOptions::default()), []);
     }
 
     #[test]
@@ -328,6 +425,8 @@ mod tests {
         let merged = keyspace(&[("merge", "append:,")]).unwrap().merge;
         assert_eq!(merged, MergeOperator::built_in("append:,"));
         assert!(transaction(&[("isolation", "none")]).is_err());
+        assert!(changes(&[("durable_only", "1")]).is_err());
+        assert!(backup(&[("newest", "1")]).is_err() && keep(&[("newest", "-1")]).is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! - A pair stays what it is until the walk moves.
 
 use std::ops::Bound;
+use std::time::SystemTime;
 
 use gabion::{Cursor, Db, Iter, Keyspace, Pairs, Slice, Snapshot};
 
@@ -67,6 +68,20 @@ impl Reader {
             Reader::Snapshot(snapshot) => snapshot.contains(keyspace, key)?,
             Reader::Transaction(transaction) => {
                 transaction.read(|own| own.contains(keyspace, key))?
+            }
+        })
+    }
+
+    /// When the value of a key expires; `None` if it does not, or is not there.
+    ///
+    /// # Errors
+    /// As [`Reader::get`]; [`gabion::Error::Unsupported`] of engines without expiry.
+    pub fn expires_at(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<SystemTime>> {
+        Ok(match self {
+            Reader::Live => keyspace.expires_at(key)?,
+            Reader::Snapshot(snapshot) => snapshot.expires_at(keyspace, key)?,
+            Reader::Transaction(transaction) => {
+                transaction.read(|own| own.expires_at(keyspace, key))?
             }
         })
     }

@@ -5,7 +5,11 @@ use std::thread;
 
 use super::{Numbers, open, told};
 use crate::batch::{gabion_batch_free, gabion_batch_new, gabion_batch_put, gabion_batch_write};
+use crate::changes::{
+    gabion_change_free, gabion_changes_free, gabion_changes_new, gabion_changes_next,
+};
 use crate::error::GabionCode;
+use crate::ingest::{gabion_ingest_begin, gabion_ingest_free, gabion_ingest_put};
 use crate::iterator::{
     gabion_iterator_first, gabion_iterator_free, gabion_iterator_new, gabion_iterator_next,
     gabion_iterator_prev,
@@ -30,6 +34,8 @@ struct Handles {
     batch: usize,
     iterator: usize,
     transaction: usize,
+    changes: usize,
+    ingest: usize,
 }
 
 fn use_them(handles: Handles, seed: u64, is_closer: bool) {
@@ -39,7 +45,9 @@ fn use_them(handles: Handles, seed: u64, is_closer: bool) {
         let (keyspace, batch) = (handles.keyspace as *mut _, handles.batch as *mut _);
         let (store, iterator) = (handles.store as *mut _, handles.iterator as *mut _);
         let transaction = handles.transaction as *mut _;
-        let choice = numbers.below(8);
+        let (changes, ingest) = (handles.changes as *mut _, handles.ingest as *mut _);
+        let mut change = ptr::null_mut();
+        let choice = numbers.below(10);
         let (data, len, none) = (key.as_ptr(), key.len(), ptr::null());
         // SAFETY (each): handles that are freed when all threads have ended, and bytes of `key`.
         let code = told(|error| match choice {
@@ -50,10 +58,14 @@ fn use_them(handles: Handles, seed: u64, is_closer: bool) {
             4 => unsafe { gabion_iterator_first(iterator, error) },
             5 => unsafe { gabion_iterator_next(iterator, error) },
             6 => unsafe { gabion_iterator_prev(iterator, error) },
+            7 => unsafe { gabion_changes_next(changes, 1, &raw mut change, error) },
+            8 => unsafe { gabion_ingest_put(ingest, data, len, data, len, error) },
             _ => unsafe {
                 gabion_transaction_put(transaction, keyspace, data, len, data, len, error)
             },
         });
+        // SAFETY: a variable with a change, or null.
+        unsafe { gabion_change_free(&raw mut change) };
         let is_expected = matches!(
             code,
             GabionCode::Ok
@@ -61,6 +73,7 @@ fn use_them(handles: Handles, seed: u64, is_closer: bool) {
                 | GabionCode::Closed
                 | GabionCode::Ended
                 | GabionCode::Conflict
+                | GabionCode::OutOfOrder
         );
         assert!(
             is_expected,
@@ -84,6 +97,7 @@ fn threads_share_handles_of_a_store_that_closes() {
         let mut store = open(dir.path());
         let (mut keyspace, mut iterator) = (ptr::null_mut(), ptr::null_mut());
         let mut transaction = ptr::null_mut();
+        let (mut changes, mut ingest) = (ptr::null_mut(), ptr::null_mut());
         let mut batch = gabion_batch_new();
         let none = ptr::null();
         // SAFETY (each): handles, and places for results.
@@ -96,14 +110,21 @@ fn threads_share_handles_of_a_store_that_closes() {
             told(|error| unsafe {
                 gabion_transaction_begin(store, ptr::null(), &raw mut transaction, error)
             }),
+            told(|error| unsafe {
+                let (since, options) = (ptr::null(), ptr::null());
+                gabion_changes_new(store, since, options, &raw mut changes, error)
+            }),
+            told(|error| unsafe { gabion_ingest_begin(keyspace, &raw mut ingest, error) }),
         ];
-        assert_eq!(made, [GabionCode::Ok; 3]);
+        assert_eq!(made, [GabionCode::Ok; 5]);
         let handles = Handles {
             store: store as usize,
             keyspace: keyspace as usize,
             batch: batch as usize,
             iterator: iterator as usize,
             transaction: transaction as usize,
+            changes: changes as usize,
+            ingest: ingest as usize,
         };
         thread::scope(|scope| {
             for number in 0..THREADS {
@@ -117,5 +138,7 @@ fn threads_share_handles_of_a_store_that_closes() {
         unsafe { gabion_batch_free(&raw mut batch) };
         unsafe { gabion_iterator_free(&raw mut iterator) };
         unsafe { gabion_transaction_free(&raw mut transaction) };
+        unsafe { gabion_changes_free(&raw mut changes) };
+        unsafe { gabion_ingest_free(&raw mut ingest) };
     }
 }

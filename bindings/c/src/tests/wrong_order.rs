@@ -1,12 +1,16 @@
 //! Calls in a random order, with null, with handles of another kind, and with lengths that cannot
 //! be. `GABION_WRONG_ORDER_SEEDS` says how many seeds are tried, 20 if it is not set.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
 use super::{Numbers, open, told};
+use crate::backup::*;
 use crate::batch::*;
+use crate::changes::*;
+use crate::consumer::*;
 use crate::error::GabionCode;
+use crate::ingest::*;
 use crate::iterator::*;
 use crate::keyspace::*;
 use crate::options::*;
@@ -16,10 +20,10 @@ use crate::transaction::*;
 use crate::write::*;
 
 /// Calls of one seed.
-const CALLS: usize = 500;
+const CALLS: usize = 800;
 
 /// Most handles at a time.
-const HANDLES_MAX: usize = 24;
+const HANDLES_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -32,12 +36,18 @@ enum Kind {
     Batch,
     Iterator,
     Transaction,
+    Ingest,
+    Changes,
+    Change,
+    Consumer,
 }
 
 /// What was made and not freed.
 struct Pool {
     handles: Vec<(Kind, *mut c_void)>,
     numbers: Numbers,
+    /// A directory for backups.
+    repository: CString,
 }
 
 impl Pool {
@@ -80,6 +90,10 @@ impl Pool {
                 Kind::Batch => unsafe { gabion_batch_free(place.cast()) },
                 Kind::Iterator => unsafe { gabion_iterator_free(place.cast()) },
                 Kind::Transaction => unsafe { gabion_transaction_free(place.cast()) },
+                Kind::Ingest => unsafe { gabion_ingest_free(place.cast()) },
+                Kind::Changes => unsafe { gabion_changes_free(place.cast()) },
+                Kind::Change => unsafe { gabion_change_free(place.cast()) },
+                Kind::Consumer => unsafe { gabion_consumer_free(place.cast()) },
             }
             assert!(handle.is_null(), "{kind:?}, round {round}");
         }
@@ -111,6 +125,23 @@ fn a_word(numbers: &mut Numbers) -> *const c_char {
     }
 }
 
+/// A position, or what is none; whether it is one.
+fn a_position(numbers: &mut Numbers) -> (*const c_char, bool) {
+    match numbers.below(6) {
+        0 => (c"soon".as_ptr(), false),
+        1 => (c"\xff\xfe".as_ptr(), false),
+        2 => (c"9.9.9".as_ptr(), true),
+        _ => (c"1.0.0".as_ptr(), true),
+    }
+}
+
+/// Goes on with a backup, or does not, as the context says.
+unsafe extern "C" fn go_on(context: *mut c_void, bytes: u64, bytes_total: u64) -> bool {
+    assert!(bytes <= bytes_total);
+    // SAFETY: the call has the place of a bool for a context.
+    unsafe { context.cast::<bool>().read() }
+}
+
 /// Makes one call, and holds its code to what its arguments allow.
 #[expect(clippy::too_many_lines, reason = "a table of all calls")]
 fn make_a_call(pool: &mut Pool) {
@@ -123,9 +154,16 @@ fn make_a_call(pool: &mut Pool) {
     let (options, is_options) = pool.pick(Kind::Options);
     let (values, _) = pool.pick(Kind::Values);
     let (pinned, _) = pool.pick(Kind::Pinned);
+    let (ingest, is_ingest) = pool.pick(Kind::Ingest);
+    let (changes, is_changes) = pool.pick(Kind::Changes);
+    let (change, _) = pool.pick(Kind::Change);
+    let (consumer, is_consumer) = pool.pick(Kind::Consumer);
     let (key, key_len, is_key) = a_key(&mut pool.numbers);
     let (other, other_len, is_other) = a_key(&mut pool.numbers);
     let word = a_word(&mut pool.numbers);
+    let (position, is_position) = a_position(&mut pool.numbers);
+    let mut goes_on = pool.numbers.below(3) > 0;
+    let repository = pool.repository.as_ptr();
     let (store, own) = (store.cast::<GabionStore>(), own.cast::<GabionKeyspace>());
     let (snapshot, batch) = (
         snapshot.cast::<GabionSnapshot>(),
@@ -134,11 +172,19 @@ fn make_a_call(pool: &mut Pool) {
     let iterator = iterator.cast::<GabionIterator>();
     let transaction = transaction.cast::<GabionTransaction>();
     let options = options.cast::<GabionOptions>();
+    let (ingest, changes) = (
+        ingest.cast::<GabionIngest>(),
+        changes.cast::<GabionChanges>(),
+    );
+    let consumer = consumer.cast::<GabionConsumer>();
     let (mut keyspace_, mut snapshot_) = (ptr::null_mut(), ptr::null_mut());
     let (mut pinned_, mut values_) = (ptr::null_mut(), ptr::null_mut());
     let (mut iterator_, mut transaction_) = (ptr::null_mut(), ptr::null_mut());
+    let (mut ingest_, mut consumer_) = (ptr::null_mut(), ptr::null_mut());
+    let (mut changes_, mut change_) = (ptr::null_mut(), ptr::null_mut());
     let (mut value, mut len, mut flag, mut number) = (ptr::null_mut(), 0, false, 0);
-    let choice = pool.numbers.below(32);
+    let (mut text, mut moment) = (ptr::null_mut::<c_char>(), 0);
+    let choice = pool.numbers.below(62);
     let (result, is_fine) = {
         let call =
             |is_fine: bool, call: &mut dyn FnMut(*mut *mut _) -> GabionCode| (told(call), is_fine);
@@ -255,8 +301,121 @@ fn make_a_call(pool: &mut Pool) {
             30 => call(is_transaction, &mut |error| unsafe {
                 gabion_transaction_savepoint(transaction, &raw mut number, error)
             }),
-            _ => call(is_transaction, &mut |error| unsafe {
+            31 => call(is_transaction, &mut |error| unsafe {
                 gabion_transaction_commit(transaction, word, error)
+            }),
+            32 => call(is_transaction && is_own && is_key, &mut |error| unsafe {
+                let place = &raw mut flag;
+                gabion_transaction_contains(transaction, own, key, key_len, place, error)
+            }),
+            33 => call(
+                is_transaction && is_own && is_key && is_other,
+                &mut |error| unsafe {
+                    let (keys, lens) = ([key, other], [key_len, other_len]);
+                    let (keys, lens, place) = (keys.as_ptr(), lens.as_ptr(), &raw mut values_);
+                    gabion_transaction_multi_get(transaction, own, keys, lens, 2, place, error)
+                },
+            ),
+            34 => call(is_transaction && is_own && is_key, &mut |error| unsafe {
+                let place = &raw mut moment;
+                gabion_transaction_expires_at(transaction, own, key, key_len, place, error)
+            }),
+            35 => call(is_snapshot && is_own && is_key, &mut |error| unsafe {
+                let place = &raw mut moment;
+                gabion_snapshot_expires_at(snapshot, own, key, key_len, place, error)
+            }),
+            36 => call(
+                is_batch && is_own && is_key && is_other,
+                &mut |error| unsafe {
+                    gabion_batch_put_expiring_at(
+                        batch, own, key, key_len, other, other_len, 1, error,
+                    )
+                },
+            ),
+            37 => call(is_own && is_key, &mut |error| unsafe {
+                gabion_expire(own, key, key_len, 5000, &raw mut flag, error)
+            }),
+            38 => call(is_own && is_key, &mut |error| unsafe {
+                gabion_persist_key(own, key, key_len, &raw mut flag, error)
+            }),
+            39 => call(is_own, &mut |error| unsafe {
+                gabion_keyspace_options(own, &raw mut text, error)
+            }),
+            40 => call(is_store, &mut |error| unsafe {
+                gabion_keyspace_hidden(store, c"notes".as_ptr(), &raw mut keyspace_, error)
+            }),
+            41 => call(is_store, &mut |error| unsafe {
+                gabion_capabilities(store, &raw mut text, error)
+            }),
+            42 => call(is_store, &mut |error| unsafe {
+                gabion_catch_up(store, &raw mut flag, error)
+            }),
+            43 => call(is_store, &mut |error| unsafe {
+                gabion_position(store, &raw mut text, error)
+            }),
+            44 => call(is_snapshot && is_position, &mut |error| unsafe {
+                gabion_position_after(position, snapshot, &raw mut text, error)
+            }),
+            45 => call(is_store && is_position, &mut |error| unsafe {
+                gabion_changes_new(store, position, ptr::null(), &raw mut changes_, error)
+            }),
+            46..=48 => call(is_changes, &mut |error| unsafe {
+                gabion_changes_next(changes, 0, &raw mut change_, error)
+            }),
+            49 => call(is_changes, &mut |error| unsafe {
+                gabion_changes_position(changes, &raw mut text, error)
+            }),
+            50 => call(is_store, &mut |error| unsafe {
+                gabion_consumer_open(store, c"mirror".as_ptr(), &raw mut consumer_, error)
+            }),
+            51 => call(is_consumer, &mut |error| unsafe {
+                gabion_consumer_changes(consumer, ptr::null(), &raw mut changes_, error)
+            }),
+            52 => call(is_consumer && is_position, &mut |error| unsafe {
+                gabion_consumer_acknowledge(consumer, position, error)
+            }),
+            53 => call(is_consumer, &mut |error| unsafe {
+                gabion_consumer_position(consumer, &raw mut text, error)
+            }),
+            54 => match pool.numbers.below(2) {
+                0 => call(is_store, &mut |error| unsafe {
+                    gabion_consumers(store, &raw mut text, error)
+                }),
+                _ => call(is_store, &mut |error| unsafe {
+                    gabion_consumer_drop(store, c"mirror".as_ptr(), error)
+                }),
+            },
+            55 => call(is_own, &mut |error| unsafe {
+                gabion_ingest_begin(own, &raw mut ingest_, error)
+            }),
+            56 | 57 => call(is_ingest && is_key && is_other, &mut |error| unsafe {
+                gabion_ingest_put(ingest, key, key_len, other, other_len, error)
+            }),
+            58 => call(is_ingest, &mut |error| unsafe {
+                gabion_ingest_finish(ingest, &raw mut number, error)
+            }),
+            59 => call(
+                is_store && (is_options || options.is_null()),
+                &mut |error| unsafe {
+                    let (context, place) = ((&raw mut goes_on).cast(), &raw mut text);
+                    gabion_backup(
+                        store,
+                        repository,
+                        options,
+                        Some(go_on),
+                        context,
+                        place,
+                        error,
+                    )
+                },
+            ),
+            60 => call(true, &mut |error| unsafe {
+                gabion_backup_list(repository, &raw mut text, error)
+            }),
+            // A directory that is not empty is no place for a store.
+            _ => call(false, &mut |error| unsafe {
+                let (options, none) = (ptr::null(), ptr::null_mut());
+                gabion_backup_restore(repository, 1, repository, options, None, none, error)
             }),
         }
     };
@@ -265,7 +424,16 @@ fn make_a_call(pool: &mut Pool) {
     unsafe { gabion_values_at(values.cast(), pool.numbers.below(3), &raw mut len) };
     unsafe { gabion_pinned_data(pinned.cast(), &raw mut len) };
     unsafe { gabion_iterator_key(iterator, &raw mut len) };
+    let (change, at) = (change.cast::<GabionChange>(), pool.numbers.below(3));
+    unsafe { gabion_change_position(change) };
+    unsafe { gabion_change_action(change, at) };
+    unsafe { gabion_change_keyspace(change, at, &raw mut len) };
+    unsafe { gabion_change_value(change, at, &raw mut len) };
+    unsafe { gabion_change_operand(change, at, at, &raw mut len) };
+    unsafe { gabion_engine(store) };
+    unsafe { gabion_keyspace_id(own) };
     unsafe { crate::gabion_free(value.cast()) };
+    unsafe { crate::gabion_free(text.cast()) };
     if !is_fine {
         assert_ne!(result, GabionCode::Ok, "choice {choice}");
     }
@@ -275,13 +443,21 @@ fn make_a_call(pool: &mut Pool) {
     pool.add(Kind::Values, values_);
     pool.add(Kind::Iterator, iterator_);
     pool.add(Kind::Transaction, transaction_);
+    pool.add(Kind::Ingest, ingest_);
+    pool.add(Kind::Changes, changes_);
+    pool.add(Kind::Change, change_);
+    pool.add(Kind::Consumer, consumer_);
 }
 
 fn run(seed: u64) {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let backups = tempfile::tempdir().unwrap();
+    // The first backup makes it.
+    let repository = backups.path().join("repository");
     let mut pool = Pool {
         handles: Vec::new(),
         numbers: Numbers::new(seed),
+        repository: CString::new(repository.to_str().unwrap()).unwrap(),
     };
     for dir in &dirs {
         pool.add(Kind::Store, open(dir.path()));

@@ -113,6 +113,20 @@ static void reads_and_writes(gabion_keyspace *own) {
     OK(gabion_put_expiring_at(own, B("e"), B("5"), 4102444800000u, &error));
     OK(gabion_expires_at(own, B("e"), &moment, &error));
     EXPECT(moment == 4102444800000);
+    OK(gabion_persist_key(own, B("e"), &is_there, &error));
+    EXPECT(is_there);
+    OK(gabion_persist_key(own, B("e"), &is_there, &error));
+    EXPECT(!is_there);
+    OK(gabion_expire(own, B("e"), 3600000, &is_there, &error));
+    EXPECT(is_there);
+    OK(gabion_expires_at(own, B("e"), &moment, &error));
+    EXPECT(moment > 1600000000000 && moment < 4102444800000);
+    OK(gabion_expire_at(own, B("e"), 4102444800000u, &is_there, &error));
+    EXPECT(is_there);
+    OK(gabion_expires_at(own, B("e"), &moment, &error));
+    EXPECT(moment == 4102444800000);
+    OK(gabion_expire(own, B("d"), 1, &is_there, &error));
+    EXPECT(!is_there);
     OK(gabion_put_expiring_at(own, B("e"), B("5"), 1000, &error));
     expect_value(own, "e", NULL);
     OK(gabion_expires_at(own, B("a"), &moment, &error));
@@ -147,14 +161,18 @@ static void batches(gabion_store *store, gabion_keyspace *own, gabion_keyspace *
     OK(gabion_batch_put(batch, own, B("d"), B("4"), &error));
     OK(gabion_batch_delete(batch, own, B("d"), &error));
     OK(gabion_batch_delete_range(batch, own, B("x"), NULL, 0, &error));
-    EXPECT(gabion_batch_count(batch) == 6);
+    OK(gabion_batch_put_expiring_at(batch, own, B("e"), B("5"), 4102444800000u, &error));
+    EXPECT(gabion_batch_count(batch) == 7 && gabion_batch_bytes(batch) > 10);
     OK(gabion_batch_write(store, batch, "sync", &error));
     expect_value(own, "a", "1");
     expect_value(other, "b", "2");
     expect_value(own, "c", "3");
     expect_value(own, "d", NULL);
+    int64_t moment = 0;
+    OK(gabion_expires_at(own, B("e"), &moment, &error));
+    EXPECT(moment == 4102444800000);
     OK(gabion_batch_clear(batch, &error));
-    EXPECT(gabion_batch_count(batch) == 0);
+    EXPECT(gabion_batch_count(batch) == 0 && gabion_batch_bytes(batch) == 0);
     OK(gabion_batch_write(store, batch, NULL, &error));
     gabion_batch_free(&batch);
 }
@@ -209,6 +227,14 @@ static void iterators(gabion_store *store, gabion_keyspace *own) {
     OK(gabion_multi_get(own, snapshot, keys, lens, 1, &values, &error));
     EXPECT(IS(gabion_values_at(values, 0, &len), "v"));
     gabion_values_free(&values);
+    bool is_there = false;
+    OK(gabion_snapshot_contains(snapshot, own, B("c"), &is_there, &error));
+    EXPECT(is_there);
+    int64_t moment = 0;
+    OK(gabion_put_expiring(own, B("c"), B("v"), 3600000, &error));
+    OK(gabion_snapshot_expires_at(snapshot, own, B("c"), &moment, &error));
+    EXPECT(moment == -1);
+    OK(gabion_delete(own, B("c"), &error));
 
     // The iterator and the value outlive the snapshot.
     gabion_snapshot_free(&snapshot);
@@ -235,6 +261,23 @@ static void transactions(gabion_store *store, gabion_keyspace *own) {
     OK(gabion_transaction_savepoint(transaction, &savepoint, &error));
     OK(gabion_transaction_delete_range(transaction, own, NULL, 0, B("c"), &error));
     OK(gabion_transaction_put_expiring(transaction, own, B("f"), B("6"), 3600000, &error));
+    OK(gabion_transaction_put_expiring_at(transaction, own, B("g"), B("7"), 4102444800000u,
+                                          &error));
+    int64_t moment = 0;
+    OK(gabion_transaction_expires_at(transaction, own, B("g"), &moment, &error));
+    EXPECT(moment == 4102444800000);
+    bool is_there = false;
+    OK(gabion_transaction_contains(transaction, own, B("g"), &is_there, &error));
+    EXPECT(is_there);
+    OK(gabion_transaction_contains(transaction, own, B("a"), &is_there, &error));
+    EXPECT(!is_there);
+    const uint8_t *keys[] = {(const uint8_t *)"g", (const uint8_t *)"a"};
+    const size_t lens[] = {1, 1};
+    gabion_values *values = NULL;
+    OK(gabion_transaction_multi_get(transaction, own, keys, lens, 2, &values, &error));
+    EXPECT(IS(gabion_values_at(values, 0, &len), "7"));
+    EXPECT(gabion_values_at(values, 1, &len) == NULL);
+    gabion_values_free(&values);
     OK(gabion_transaction_get(transaction, own, B("a"), &value, &len, &error));
     EXPECT(value == NULL);
 
@@ -289,7 +332,8 @@ static void merges(gabion_store *store, gabion_keyspace *other) {
     OK(gabion_transaction_commit(transaction, NULL, &error));
     gabion_transaction_free(&transaction);
     expect_value(own, "a", "1+2+3+4");
-    FAILS(gabion_merge(other, B("a"), B("1"), &error), GABION_CODE_OTHER_MERGE_OPERATOR, "no merge operator");
+    FAILS(gabion_merge(other, B("a"), B("1"), &error), GABION_CODE_OTHER_MERGE_OPERATOR,
+          "no merge operator");
     gabion_keyspace_free(&own);
     OK(gabion_keyspace_drop(store, "sums", &error));
 }
@@ -303,7 +347,14 @@ static void keyspaces(gabion_store *store) {
     int64_t moment = 0;
     OK(gabion_put(keyspace, B("a"), B("1"), &error));
     OK(gabion_expires_at(keyspace, B("a"), &moment, &error));
-    EXPECT(moment > 0);
+    EXPECT(moment > 0 && gabion_keyspace_id(keyspace) > 0);
+    char *json = NULL;
+    OK(gabion_keyspace_options(keyspace, &json, &error));
+    EXPECT(strstr(json, "\"default_expiry\": \"86400000ms\"") != NULL);
+    gabion_free(json);
+    gabion_keyspace_free(&keyspace);
+    OK(gabion_keyspace_hidden(store, "notes", &keyspace, &error));
+    OK(gabion_put(keyspace, B("a"), B("1"), &error));
     gabion_keyspace_free(&keyspace);
 
     OK(gabion_keyspace_existing(store, "sessions", &keyspace, &error));
@@ -320,6 +371,241 @@ static void keyspaces(gabion_store *store) {
     FAILS(gabion_keyspace_existing(store, "sessions", &keyspace, &error),
           GABION_CODE_NO_SUCH_KEYSPACE, "sessions");
     EXPECT(keyspace == NULL);
+}
+
+static void ingests(gabion_keyspace *own) {
+    OK(gabion_delete_range(own, NULL, 0, NULL, 0, &error));
+    gabion_ingest *ingest = NULL;
+    uint64_t pairs = 0;
+    OK(gabion_ingest_begin(own, &ingest, &error));
+    OK(gabion_ingest_put(ingest, B("a"), B("1"), &error));
+    OK(gabion_ingest_put(ingest, B("b"), NULL, 0, &error));
+    expect_value(own, "a", NULL);
+    OK(gabion_ingest_finish(ingest, &pairs, &error));
+    EXPECT(pairs == 2);
+    expect_value(own, "a", "1");
+    FAILS(gabion_ingest_put(ingest, B("c"), B("3"), &error), GABION_CODE_INVALID_ARGUMENT,
+          "finished");
+    gabion_ingest_free(&ingest);
+    OK(gabion_ingest_begin(own, &ingest, &error));
+    OK(gabion_ingest_put(ingest, B("d"), B("4"), &error));
+    FAILS(gabion_ingest_put(ingest, B("c"), B("3"), &error), GABION_CODE_OUT_OF_ORDER, "ascend");
+    FAILS(gabion_ingest_finish(ingest, &pairs, &error), GABION_CODE_OUT_OF_ORDER, "ascend");
+    EXPECT(pairs == 0);
+    gabion_ingest_free(&ingest);
+    EXPECT(ingest == NULL);
+    expect_value(own, "d", NULL);
+}
+
+// The next change, which has one operation of a kind.
+static gabion_change *next_change(gabion_changes *changes, gabion_action action) {
+    gabion_change *change = NULL;
+    OK(gabion_changes_next(changes, 1000, &change, &error));
+    EXPECT(change != NULL && gabion_change_count(change) == 1);
+    EXPECT(gabion_change_action(change, 0) == action);
+    EXPECT(gabion_change_action(change, 1) == GABION_ACTION_NONE);
+    return change;
+}
+
+static void changes(gabion_store *store, gabion_keyspace *own) {
+    char *before = NULL;
+    OK(gabion_position(store, &before, &error));
+    gabion_consumer *consumer = NULL;
+    OK(gabion_consumer_open(store, "mirror", &consumer, &error));
+    OK(gabion_put_expiring_at(own, B("a"), B("1"), 4102444800000u, &error));
+    OK(gabion_delete(own, B("a"), &error));
+    OK(gabion_delete_range(own, B("b"), B("c"), &error));
+    gabion_keyspace *sums = NULL;
+    gabion_options *options = gabion_options_new();
+    OK(gabion_options_set(options, "merge", "append:+", &error));
+    OK(gabion_keyspace_open(store, "told", options, &sums, &error));
+    gabion_options_free(&options);
+    OK(gabion_put(sums, B("k"), B("1"), &error));
+    OK(gabion_flush(store, &error));
+    OK(gabion_merge(sums, B("k"), B("2"), &error));
+    uint32_t id = gabion_keyspace_id(sums);
+    gabion_ingest *ingest = NULL;
+    uint64_t pairs = 0;
+    OK(gabion_ingest_begin(sums, &ingest, &error));
+    OK(gabion_ingest_put(ingest, B("x"), B("1"), &error));
+    OK(gabion_ingest_put(ingest, B("y"), B("2"), &error));
+    OK(gabion_ingest_finish(ingest, &pairs, &error));
+    gabion_ingest_free(&ingest);
+    gabion_keyspace_free(&sums);
+    OK(gabion_keyspace_drop(store, "told", &error));
+
+    options = gabion_options_new();
+    OK(gabion_options_set(options, "durable_only", "false", &error));
+    gabion_changes *changes = NULL;
+    OK(gabion_changes_new(store, before, options, &changes, &error));
+    gabion_options_free(&options);
+    size_t len = 0;
+    gabion_change *change = next_change(changes, GABION_ACTION_PUT);
+    EXPECT(IS((const uint8_t *)gabion_change_keyspace(change, 0, &len), "default"));
+    EXPECT(gabion_change_keyspace_id(change, 0) == gabion_keyspace_id(own));
+    EXPECT(IS(gabion_change_key(change, 0, &len), "a"));
+    EXPECT(IS(gabion_change_value(change, 0, &len), "1"));
+    EXPECT(gabion_change_expires_at(change, 0) == 4102444800000);
+    EXPECT(gabion_change_end(change, 0, &len) == NULL && len == 0);
+    gabion_change_free(&change);
+    change = next_change(changes, GABION_ACTION_DELETE);
+    EXPECT(gabion_change_value(change, 0, &len) == NULL);
+    gabion_change_free(&change);
+    change = next_change(changes, GABION_ACTION_DELETE_RANGE);
+    EXPECT(IS(gabion_change_key(change, 0, &len), "b"));
+    EXPECT(IS(gabion_change_end(change, 0, &len), "c"));
+    OK(gabion_consumer_acknowledge(consumer, gabion_change_position(change), &error));
+    gabion_change_free(&change);
+    EXPECT(change == NULL && gabion_change_position(change) == NULL);
+    change = next_change(changes, GABION_ACTION_KEYSPACE_MADE);
+    EXPECT(gabion_change_keyspace_id(change, 0) == id);
+    EXPECT(gabion_change_key(change, 0, &len) == NULL);
+    gabion_change_free(&change);
+    change = next_change(changes, GABION_ACTION_PUT);
+    EXPECT(gabion_change_expires_at(change, 0) == -1);
+    gabion_change_free(&change);
+    change = next_change(changes, GABION_ACTION_MERGE);
+    EXPECT(gabion_change_base(change, 0) > 0);
+    EXPECT(gabion_change_operand_count(change, 0) == 1);
+    EXPECT(IS(gabion_change_operand(change, 0, 0, &len), "2"));
+    EXPECT(gabion_change_operand(change, 0, 1, &len) == NULL);
+    gabion_change_free(&change);
+    change = next_change(changes, GABION_ACTION_INGESTED);
+    EXPECT(gabion_change_pairs(change, 0) == 2);
+    EXPECT(IS(gabion_change_end(change, 0, &len), "y"));
+    gabion_change_free(&change);
+    change = next_change(changes, GABION_ACTION_KEYSPACE_DROPPED);
+    gabion_change_free(&change);
+    OK(gabion_changes_next(changes, 1, &change, &error));
+    EXPECT(change == NULL);
+    char *position = NULL;
+    OK(gabion_changes_position(changes, &position, &error));
+    gabion_changes_free(&changes);
+
+    // A consumer goes on behind what it has acknowledged.
+    OK(gabion_consumer_changes(consumer, NULL, &changes, &error));
+    change = next_change(changes, GABION_ACTION_KEYSPACE_MADE);
+    gabion_change_free(&change);
+    gabion_changes_free(&changes);
+    OK(gabion_consumer_acknowledge(consumer, position, &error));
+    char *acknowledged = NULL;
+    OK(gabion_consumer_position(consumer, &acknowledged, &error));
+    EXPECT(strcmp(acknowledged, position) == 0);
+    gabion_free(acknowledged);
+    gabion_free(position);
+    char *json = NULL;
+    OK(gabion_consumers(store, &json, &error));
+    EXPECT(strstr(json, "\"mirror\"") != NULL);
+    gabion_free(json);
+    OK(gabion_consumer_drop(store, "mirror", &error));
+    FAILS(gabion_consumer_acknowledge(consumer, "1.0.0", &error), GABION_CODE_NO_SUCH_CONSUMER,
+          "mirror");
+    gabion_consumer_free(&consumer);
+
+    gabion_snapshot *snapshot = NULL;
+    OK(gabion_snapshot_new(store, &snapshot, &error));
+    OK(gabion_position_after(before, snapshot, &position, &error));
+    OK(gabion_changes_new(store, position, NULL, &changes, &error));
+    OK(gabion_changes_next(changes, 0, &change, &error));
+    EXPECT(change == NULL);
+    gabion_changes_free(&changes);
+    gabion_free(position);
+    gabion_free(before);
+    gabion_snapshot_free(&snapshot);
+
+    FAILS(gabion_changes_new(store, "soon", NULL, &changes, &error), GABION_CODE_INVALID_ARGUMENT,
+          "three numbers");
+    OK(gabion_changes_new(store, "900.0.9000000", NULL, &changes, &error));
+    EXPECT(gabion_changes_next(changes, 0, &change, &error) == GABION_CODE_CHANGES_GONE);
+    EXPECT(gabion_oldest_position(store, &position, NULL) == GABION_CODE_OK);
+    EXPECT(strcmp(gabion_error_position(error), position) == 0);
+    EXPECT(strlen(gabion_error_position(NULL)) == 0);
+    gabion_error_free(&error);
+    gabion_free(position);
+    gabion_changes_free(&changes);
+}
+
+// Ends an operation when it is done.
+static bool go_on(void *context, uint64_t bytes, uint64_t bytes_total) {
+    int *calls = context;
+    *calls += 1;
+    return bytes <= bytes_total && *calls < 1000000;
+}
+
+static bool give_up(void *context, uint64_t bytes, uint64_t bytes_total) {
+    (void)context;
+    (void)bytes;
+    (void)bytes_total;
+    return false;
+}
+
+static void backups(gabion_store *store, const char *path) {
+    char repository[4096];
+    EXPECT(snprintf(repository, sizeof repository, "%s.backups", path) < (int)sizeof repository);
+    char restored[4096];
+    EXPECT(snprintf(restored, sizeof restored, "%s.restored", path) < (int)sizeof restored);
+    char *json = NULL;
+    FAILS(gabion_backup_list(repository, &json, &error), GABION_CODE_NOT_A_REPOSITORY, "exist");
+    gabion_options *options = gabion_options_new();
+    OK(gabion_options_set(options, "bytes_per_second_max", "1GiB", &error));
+    int calls = 0;
+    OK(gabion_backup(store, repository, options, go_on, &calls, &json, &error));
+    EXPECT(calls > 0 && strstr(json, "\"id\": 1") != NULL);
+    gabion_free(json);
+    FAILS(gabion_backup(store, repository, options, give_up, NULL, &json, &error),
+          GABION_CODE_CANCELLED, "cancelled");
+    EXPECT(json == NULL);
+    OK(gabion_backup(store, repository, NULL, NULL, NULL, &json, &error));
+    gabion_free(json);
+    OK(gabion_backup_list(repository, &json, &error));
+    EXPECT(strstr(json, "\"id\": 2") != NULL);
+    gabion_free(json);
+    OK(gabion_backup_verify(repository, 0, options, NULL, NULL, &json, &error));
+    EXPECT(strstr(json, "\"backups\": 2") != NULL && strstr(json, "\"problems\": []") != NULL);
+    gabion_free(json);
+    FAILS(gabion_backup_verify(repository, 3, NULL, NULL, NULL, &json, &error),
+          GABION_CODE_NO_SUCH_BACKUP, "1, 2");
+    OK(gabion_backup_restore(repository, 1, restored, options, go_on, &calls, &error));
+    FAILS(gabion_backup_restore(repository, 1, restored, NULL, NULL, NULL, &error),
+          GABION_CODE_MEDIA, "restored");
+    gabion_options_free(&options);
+    options = gabion_options_new();
+    OK(gabion_options_set(options, "newest", "1", &error));
+    OK(gabion_backup_prune(repository, options, &json, &error));
+    EXPECT(strstr(json, "\"removed\": [\n    1\n  ]") != NULL);
+    gabion_free(json);
+    gabion_options_free(&options);
+    OK(gabion_destroy(restored, &error));
+}
+
+static void followers(gabion_store *store, gabion_keyspace *own, const char *path) {
+    EXPECT(strcmp(gabion_engine(store), "wip") == 0 && gabion_engine(NULL) == NULL);
+    char *json = NULL;
+    OK(gabion_capabilities(store, &json, &error));
+    EXPECT(strstr(json, "\"followers\": true") != NULL);
+    gabion_free(json);
+    gabion_options *options = gabion_options_new();
+    OK(gabion_options_set(options, "follower", "true", &error));
+    gabion_store *follower = NULL;
+    OK(gabion_open(path, options, &follower, &error));
+    gabion_options_free(&options);
+    gabion_keyspace *followed = NULL;
+    OK(gabion_keyspace_default(follower, &followed, &error));
+    OK(gabion_put(own, B("new"), B("1"), &error));
+    expect_value(followed, "new", NULL);
+    bool is_new = false;
+    OK(gabion_catch_up(follower, &is_new, &error));
+    EXPECT(is_new);
+    expect_value(followed, "new", "1");
+    OK(gabion_catch_up(follower, &is_new, &error));
+    EXPECT(!is_new);
+    OK(gabion_catch_up(store, &is_new, &error));
+    EXPECT(!is_new);
+    FAILS(gabion_put(followed, B("a"), B("1"), &error), GABION_CODE_READ_ONLY, "reading only");
+    gabion_keyspace_free(&followed);
+    OK(gabion_close(follower, &error));
+    FAILS(gabion_catch_up(follower, &is_new, &error), GABION_CODE_CLOSED, "closed");
+    gabion_store_free(&follower);
 }
 
 static void refusals(gabion_store *store, gabion_keyspace *own) {
@@ -372,6 +658,10 @@ int main(int argc, char **argv) {
     transactions(store, own);
     merges(store, other);
     keyspaces(store);
+    ingests(own);
+    changes(store, own);
+    backups(store, argv[1]);
+    followers(store, own, argv[1]);
     refusals(store, own);
 
     OK(gabion_flush(store, &error));
@@ -387,7 +677,14 @@ int main(int argc, char **argv) {
     OK(gabion_check(copy, &json, &error));
     EXPECT(strstr(json, "\"problems\": []") != NULL);
     gabion_free(json);
+    char repaired[4096];
+    EXPECT(snprintf(repaired, sizeof repaired, "%s.repaired", argv[1]) < (int)sizeof repaired);
+    OK(gabion_repair(copy, repaired, &json, &error));
+    EXPECT(strstr(json, "\"lost\": []") != NULL);
+    gabion_free(json);
+    OK(gabion_destroy(repaired, &error));
     OK(gabion_destroy(copy, &error));
+    FAILS(gabion_repair(copy, repaired, &json, &error), GABION_CODE_NOT_A_STORE, "copy");
     FAILS(gabion_check(copy, &json, &error), GABION_CODE_NOT_A_STORE, "not a Gabion store");
 
     OK(gabion_close(store, &error));

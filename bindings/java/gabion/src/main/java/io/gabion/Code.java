@@ -60,7 +60,21 @@ public enum Code {
     /** The merge operator of a keyspace failed for a key. */
     MERGE_FAILED,
     /** The keyspace has another merge operator than the program gave, or the program gave none. */
-    OTHER_MERGE_OPERATOR;
+    OTHER_MERGE_OPERATOR,
+    /** The directory holds no repository of backups. */
+    NOT_A_REPOSITORY,
+    /** The repository has no backup of that number. */
+    NO_SUCH_BACKUP,
+    /** A part of a backup is missing or damaged. */
+    BACKUP_DAMAGED,
+    /** Who listened to the progress of an operation has ended it. */
+    CANCELLED,
+    /** The log has the changes behind a position no more. */
+    CHANGES_GONE,
+    /** Changes were made that the log does not tell. */
+    CHANGES_UNLOGGED,
+    /** The store has no consumer of that name. */
+    NO_SUCH_CONSUMER;
 
     private static final Code[] ALL = values();
 
