@@ -149,7 +149,7 @@ enum gabion_action
     // Operands were merged into the key, whose value the store did not look up.
     GABION_ACTION_MERGE = 4,
     // The keyspace was made.
-    GABION_ACTION_KEYSPACE_MADE = 5,
+    GABION_ACTION_KEYSPACE_CREATED = 5,
     // The keyspace was dropped with all that it held.
     GABION_ACTION_KEYSPACE_DROPPED = 6,
     // Sorted pairs were ingested, from the key to the end, that one included. The log has not got
@@ -442,7 +442,7 @@ gabion_code gabion_expire_at(gabion_keyspace *keyspace,
 
 // Lets the value of a key stay for good. *is_changed becomes false if it is not there, or did not
 // expire.
-gabion_code gabion_persist_key(gabion_keyspace *keyspace,
+gabion_code gabion_remove_expiry(gabion_keyspace *keyspace,
                                const uint8_t *key,
                                size_t key_len,
                                bool *is_changed,
@@ -1010,7 +1010,7 @@ void gabion_consumer_free(gabion_consumer **consumer);
 gabion_code gabion_consumer_drop(gabion_store *store, const char *name, gabion_error **error);
 
 // All consumers, in the order of their names, as a JSON list of objects with "name", "position",
-// "bytes" of the log behind that position, and "is_cut_off". gabion_free frees it.
+// "bytes" of the log behind that position, and "is_invalidated". gabion_free frees it.
 gabion_code gabion_consumers(const gabion_store *store, char **json, gabion_error **error);
 
 // Adds the store as it is now to the repository in a directory, which is made if it is missing or

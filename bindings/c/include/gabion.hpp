@@ -181,10 +181,10 @@ public:
     }
 
     // Lets the value of a key stay for good; whether it is there and did expire.
-    bool persist_key(std::string_view key) {
+    bool remove_expiry(std::string_view key) {
         bool is_changed = false;
         detail::Check check;
-        check(gabion_persist_key(get(), detail::bytes(key), key.size(), &is_changed, check));
+        check(gabion_remove_expiry(get(), detail::bytes(key), key.size(), &is_changed, check));
         return is_changed;
     }
 

@@ -30,7 +30,7 @@ pub enum GabionAction {
     /// Operands were merged into the key, whose value the store did not look up.
     Merge = 4,
     /// The keyspace was made.
-    KeyspaceMade = 5,
+    KeyspaceCreated = 5,
     /// The keyspace was dropped with all that it held.
     KeyspaceDropped = 6,
     /// Sorted pairs were ingested, from the key to the end, that one included. The log has not got
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn gabion_change_action(
             ActionKind::Delete => GabionAction::Delete,
             ActionKind::DeleteRange => GabionAction::DeleteRange,
             ActionKind::Merge => GabionAction::Merge,
-            ActionKind::KeyspaceMade => GabionAction::KeyspaceMade,
+            ActionKind::KeyspaceCreated => GabionAction::KeyspaceCreated,
             ActionKind::KeyspaceDropped => GabionAction::KeyspaceDropped,
             ActionKind::Ingested => GabionAction::Ingested,
         })

@@ -118,7 +118,7 @@ pub unsafe extern "C" fn gabion_consumer_drop(
 }
 
 /// All consumers, in the order of their names, as a JSON list of objects with "name", "position",
-/// "bytes" of the log behind that position, and "is_cut_off". gabion_free frees it.
+/// "bytes" of the log behind that position, and "is_invalidated". gabion_free frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_consumers(
     store: *const GabionStore,

@@ -139,7 +139,7 @@ pub unsafe extern "C" fn gabion_keyspace_hidden(
         let find = |store: &Shared| {
             // SAFETY: null or text, by contract.
             let name = unsafe { text(name, "name of the keyspace") }?;
-            Ok(store.db.hidden_keyspace(name)?)
+            Ok(store.db.reserved_keyspace(name)?)
         };
         // SAFETY: as for this function.
         unsafe { make_handle(store, keyspace, find) }

@@ -159,7 +159,7 @@ pub unsafe extern "C" fn gabion_expire_at(
 /// Lets the value of a key stay for good. *is_changed becomes false if it is not there, or did not
 /// expire.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gabion_persist_key(
+pub unsafe extern "C" fn gabion_remove_expiry(
     keyspace: *mut GabionKeyspace,
     key: *const u8,
     key_len: usize,
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn gabion_persist_key(
     let persist = |keyspace: &Keyspace, key: &[u8]| {
         // SAFETY: a place for a bool, by contract.
         let is_changed = unsafe { Out::new(is_changed, false, "answer") }?;
-        is_changed.set(keyspace.persist_key(key)?);
+        is_changed.set(keyspace.remove_expiry(key)?);
         Ok(())
     };
     // SAFETY: as for this function.

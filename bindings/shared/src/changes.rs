@@ -42,7 +42,7 @@ pub enum ActionKind {
     /// Operands were merged into the key.
     Merge = 4,
     /// The keyspace was made.
-    KeyspaceMade = 5,
+    KeyspaceCreated = 5,
     /// The keyspace was dropped.
     KeyspaceDropped = 6,
     /// Sorted pairs were ingested, from the key to the end, that one included.
@@ -57,7 +57,7 @@ impl ActionKind {
             ActionKind::Delete => "delete",
             ActionKind::DeleteRange => "delete_range",
             ActionKind::Merge => "merge",
-            ActionKind::KeyspaceMade => "keyspace_made",
+            ActionKind::KeyspaceCreated => "keyspace_created",
             ActionKind::KeyspaceDropped => "keyspace_dropped",
             ActionKind::Ingested => "ingested",
         }
@@ -133,7 +133,7 @@ impl FlatChange {
 impl FlatOperation {
     fn of(operation: Operation) -> Result<FlatOperation> {
         let mut flat = FlatOperation {
-            action: ActionKind::KeyspaceMade,
+            action: ActionKind::KeyspaceCreated,
             keyspace_id: operation.keyspace,
             keyspace: operation.name,
             key: None,
@@ -179,7 +179,7 @@ impl FlatOperation {
                 }
                 ActionKind::Merge
             }
-            Action::KeyspaceMade => ActionKind::KeyspaceMade,
+            Action::KeyspaceCreated => ActionKind::KeyspaceCreated,
             Action::KeyspaceDropped => ActionKind::KeyspaceDropped,
             Action::Ingested { pairs, first, last } => {
                 (flat.key, flat.end, flat.pairs) = (Some(first), Some(last), pairs);
@@ -273,7 +273,7 @@ mod tests {
             "delete",
             "delete_range",
             "delete_range",
-            "keyspace_made",
+            "keyspace_created",
             "put",
             "merge",
             "ingested",

@@ -58,7 +58,7 @@ pub fn consumers(consumers: &[ConsumerInfo]) -> String {
             "name": own.name,
             "position": own.position.to_string(),
             "bytes": own.bytes,
-            "is_cut_off": own.is_cut_off,
+            "is_invalidated": own.is_invalidated,
         })
     };
     text(&consumers.iter().map(one).collect())

@@ -2,8 +2,8 @@
 //!
 //! Names are those of the fields of [`Options`], [`MappedOptions`](gabion::MappedOptions),
 //! [`Tuning`](gabion::Tuning), [`KeyspaceOptions`], [`TransactionOptions`], [`ChangesOptions`],
-//! [`BackupOptions`] and [`Keep`]; one name means the same thing wherever it stands. Values are
-//! text:
+//! [`BackupOptions`] and [`RetentionPolicy`]; one name means the same thing wherever it stands.
+//! Values are text:
 //!
 //! | kind | examples |
 //! |---|---|

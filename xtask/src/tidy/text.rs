@@ -23,7 +23,10 @@ const DATA: &str = "examples/data/";
 const LENGTH_EXCEPTIONS: &[(&str, &str)] = &[
     ("Cargo.lock", "written by cargo"),
     ("bindings/node/package-lock.json", "written by npm"),
-    ("bindings/c/include/gabion.h", "written by cbindgen, as one file"),
+    (
+        "bindings/c/include/gabion.h",
+        "written by cbindgen, as one file",
+    ),
 ];
 
 /// Words that mark unfinished work. They are put together here so that this file keeps its rule.

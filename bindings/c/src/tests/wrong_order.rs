@@ -336,7 +336,7 @@ fn make_a_call(pool: &mut Pool) {
                 gabion_expire(own, key, key_len, 5000, &raw mut flag, error)
             }),
             38 => call(is_own && is_key, &mut |error| unsafe {
-                gabion_persist_key(own, key, key_len, &raw mut flag, error)
+                gabion_remove_expiry(own, key, key_len, &raw mut flag, error)
             }),
             39 => call(is_own, &mut |error| unsafe {
                 gabion_keyspace_options(own, &raw mut text, error)

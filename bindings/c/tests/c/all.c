@@ -113,9 +113,9 @@ static void reads_and_writes(gabion_keyspace *own) {
     OK(gabion_put_expiring_at(own, B("e"), B("5"), 4102444800000u, &error));
     OK(gabion_expires_at(own, B("e"), &moment, &error));
     EXPECT(moment == 4102444800000);
-    OK(gabion_persist_key(own, B("e"), &is_there, &error));
+    OK(gabion_remove_expiry(own, B("e"), &is_there, &error));
     EXPECT(is_there);
-    OK(gabion_persist_key(own, B("e"), &is_there, &error));
+    OK(gabion_remove_expiry(own, B("e"), &is_there, &error));
     EXPECT(!is_there);
     OK(gabion_expire(own, B("e"), 3600000, &is_there, &error));
     EXPECT(is_there);
@@ -457,7 +457,7 @@ static void changes(gabion_store *store, gabion_keyspace *own) {
     OK(gabion_consumer_acknowledge(consumer, gabion_change_position(change), &error));
     gabion_change_free(&change);
     EXPECT(change == NULL && gabion_change_position(change) == NULL);
-    change = next_change(changes, GABION_ACTION_KEYSPACE_MADE);
+    change = next_change(changes, GABION_ACTION_KEYSPACE_CREATED);
     EXPECT(gabion_change_keyspace_id(change, 0) == id);
     EXPECT(gabion_change_key(change, 0, &len) == NULL);
     gabion_change_free(&change);
@@ -484,7 +484,7 @@ static void changes(gabion_store *store, gabion_keyspace *own) {
 
     // A consumer goes on behind what it has acknowledged.
     OK(gabion_consumer_changes(consumer, NULL, &changes, &error));
-    change = next_change(changes, GABION_ACTION_KEYSPACE_MADE);
+    change = next_change(changes, GABION_ACTION_KEYSPACE_CREATED);
     gabion_change_free(&change);
     gabion_changes_free(&changes);
     OK(gabion_consumer_acknowledge(consumer, position, &error));

@@ -54,7 +54,7 @@ static void keyspaces(gabion::Store &store) {
     EXPECT(own.contains("c") && !own.contains("d"));
     auto now = std::chrono::system_clock::now();
     EXPECT(own.expires_at("c") > now && !own.expires_at("a"));
-    EXPECT(own.persist_key("c") && !own.persist_key("c") && !own.expires_at("c"));
+    EXPECT(own.remove_expiry("c") && !own.remove_expiry("c") && !own.expires_at("c"));
     EXPECT(own.expire("c", std::chrono::hours(1)) && !own.expire("d", std::chrono::hours(1)));
     EXPECT(own.multi_get({"a", "b"})[0] == "1" && !own.multi_get({"a", "b"})[1]);
     EXPECT(own.compare_and_swap("b", {}, "") && !own.compare_and_swap("b", {}, "2"));
