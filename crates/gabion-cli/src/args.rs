@@ -185,12 +185,19 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 /// still begins with what was read of it and the keyspace is still the same. A line that cannot be
 /// read stops the load; all records before it are in the store. Of a dump that is damaged or cut
 /// off, nothing is loaded, unless it comes through a pipe.
+///
+/// A file of Redis or Valkey (RDB) goes into the store of a server instead, for `gabion serve`,
+/// with all types, moments of expiry, databases and functions. Keys that the store has already are
+/// replaced; keys that have expired are left out. Of a damaged file nothing is loaded, unless it
+/// comes through a pipe; a load that was interrupted is begun anew. Only --db, --databases,
+/// --durability, --raw and --json are for such a file.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   gabion load cities.csv --db /data/cities --key name
   gabion load UnicodeData.txt --db ucd --delimiter ';' --no-header
-  gabion load events.jsonl.gz --db /data/events --key id")]
+  gabion load events.jsonl.gz --db /data/events --key id
+  gabion load dump.rdb --db /data/server")]
 pub(crate) struct LoadArguments {
     /// File to load; `-` is standard input, which cannot be resumed.
     #[arg(value_name = "FILE")]
@@ -218,6 +225,13 @@ pub(crate) struct LoadArguments {
     /// Character between columns, one ASCII character or `\t`, when it is neither comma nor tab.
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter)]
     pub(crate) delimiter: Option<u8>,
+    /// How many databases the server has, of an RDB file; as --databases of `serve`.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=4096),
+    )]
+    pub(crate) databases: Option<u16>,
     /// Take the file's bytes as they are. Without it, what gzip or Zstandard packed is unpacked,
     /// UTF-16 text that begins with a byte order mark is read as UTF-8, and the mark is left out.
     #[arg(long)]
@@ -258,8 +272,8 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
 /// Forms of files that `load` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// By the name's ending (.csv, .tsv, .jsonl, .ndjson, .dump, each also with .gz or .zst behind
-    /// it), then by the first line.
+    /// By the name's ending (.csv, .tsv, .jsonl, .ndjson, .dump, .rdb, each also with .gz or .zst
+    /// behind it), then by the first line.
     Auto,
     /// Columns separated by commas or --delimiter, quoted by ".
     Csv,
@@ -269,6 +283,8 @@ pub(crate) enum Format {
     Jsonl,
     /// What `gabion dump` writes: key, tab, value, both escaped.
     Dump,
+    /// What Redis and Valkey write, by SAVE, BGSAVE or `redis-cli --rdb`.
+    Rdb,
 }
 
 /// Print the value of a key.
@@ -372,6 +388,12 @@ pub(crate) struct MakeArguments {
 }
 
 impl MakeArguments {
+    /// Whether the store is made as it is without any flag.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_default(&self) -> bool {
+        self.engine == Engine::default().name() && self.pool_bytes.is_none()
+    }
+
     /// Options for a store of that engine and size.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let engine = self.engine.parse().map_err(Failure::usage::<String>)?;

@@ -42,8 +42,8 @@ impl Failure {
     #[cfg(not(feature = "server"))]
     pub(crate) fn without_the_server() -> Failure {
         Failure::new(
-            "this program was built without the server, which `serve` and `cli` need; build it \
-             with `cargo build --release --features server`",
+            "this program was built without the server, which `serve`, `cli` and RDB files need; \
+             build it with `cargo build --release --features server`",
         )
     }
 

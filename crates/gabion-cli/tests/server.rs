@@ -363,3 +363,144 @@ fn ready(address: &str) -> String {
     stream.read_to_string(&mut answer).unwrap();
     answer
 }
+
+/// A file of Redis with so many keys, without a checksum.
+fn rdb(keys: u32) -> Vec<u8> {
+    let mut file = b"REDIS0009".to_vec();
+    for number in 0..keys {
+        file.extend_from_slice(&[0, 11]);
+        file.extend_from_slice(format!("key {number:07}").as_bytes());
+        // 200 bytes, of which the first are the number.
+        file.extend_from_slice(&[0x40, 200]);
+        file.extend_from_slice(format!("{number:<200}").as_bytes());
+    }
+    file.extend_from_slice(&[255, 0, 0, 0, 0, 0, 0, 0, 0]);
+    file
+}
+
+fn write_bytes(path: &Path, bytes: &[u8]) {
+    let mut file = std::fs::File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+fn load(file: &Path, db: &Path, more: &[&str]) -> Output {
+    let mut command = program();
+    command.arg("load").arg(file).arg("--db").arg(db).args(more);
+    command.output().unwrap()
+}
+
+#[test]
+fn a_file_of_redis_is_served_once_it_is_loaded() {
+    let (dir, db) = place();
+    let file = dir.path().join("dump.rdb");
+    write_bytes(&file, &rdb(1_000));
+    let loaded = load(&file, &db, &[]);
+    assert!(loaded.status.success(), "{loaded:?}");
+    let said = String::from_utf8(loaded.stdout).unwrap();
+    assert!(said.starts_with("loaded 1,000 keys from "), "{said}");
+    assert_eq!(said.lines().count(), 1);
+    let mut server = on(&db);
+    assert_eq!(server.ok(&["dbsize"]), "1000\n");
+    assert_eq!(
+        server.ok(&["get", "key 0000999"]),
+        format!("{:<200}\n", 999)
+    );
+    // Its store is the server's alone.
+    let refused = load(&file, &db, &[]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    server.ok(&["set", "key 0000999", "another"]);
+    server.ok(&["set", "mine", "stays"]);
+    assert_eq!(server.end(), Some(0));
+    // By its first bytes, without a name that says so.
+    let unnamed = dir.path().join("dump");
+    write_bytes(&unnamed, &rdb(1_000));
+    let loaded = load(&unnamed, &db, &["--json"]);
+    let said = String::from_utf8(loaded.stdout).unwrap();
+    assert!(said.contains("\"keys\": 1000,"), "{said}");
+    let server = on(&db);
+    assert_eq!(server.ok(&["dbsize"]), "1001\n");
+    assert_eq!(
+        server.ok(&["get", "key 0000999"]),
+        format!("{:<200}\n", 999)
+    );
+}
+
+#[test]
+fn a_file_that_is_not_of_redis_or_is_damaged_is_left_alone() {
+    let (dir, db) = place();
+    let file = dir.path().join("dump.rdb");
+    let whole = rdb(10_000);
+    let other_database = [&b"REDIS0009\xfe\x10"[..], &whole[9..]].concat();
+    let cases: [(&[u8], &[&str], i32, &str); 6] = [
+        (
+            &b"a,b\n1,2\n3,4\n"[..],
+            &[][..],
+            1,
+            "does not begin as a file of Redis",
+        ),
+        (
+            &whole[..1_000_000],
+            &[],
+            1,
+            "it ends too soon (at byte 1000000)",
+        ),
+        (&other_database[..], &[], 1, "a key of database 16"),
+        (&whole[..], &["--key", "2"], 2, "--databases"),
+        (&whole[..], &["--engine", "flex"], 2, "--databases"),
+        (&whole[..], &["--databases", "0"], 2, "--databases"),
+    ];
+    for (bytes, more, status, said) in cases {
+        write_bytes(&file, bytes);
+        let refused = load(&file, &db, more);
+        assert_eq!(refused.status.code(), Some(status), "{refused:?}");
+        let sentence = String::from_utf8(refused.stderr).unwrap();
+        assert!(sentence.contains(said), "{sentence}");
+        assert!(!db.exists(), "a store was made");
+    }
+    write_bytes(&file, &other_database);
+    assert!(load(&file, &db, &["--databases", "17"]).status.success());
+    let refused = load(
+        Path::new("Cargo.toml"),
+        &db,
+        &["--format", "csv", "--databases", "17"],
+    );
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+/// What a killed load leaves is a store, and the next load makes all of it what the file says.
+#[test]
+fn a_load_that_was_killed_is_begun_anew() {
+    const KEYS: u32 = 30_000;
+    let (dir, db) = place();
+    let file = dir.path().join("dump.rdb");
+    let bytes = rdb(KEYS);
+    write_bytes(&file, &bytes);
+    for part in [1, 3, 6] {
+        let mut child = program()
+            .args(["load", "-", "--format", "rdb", "--db"])
+            .arg(&db)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&bytes[..bytes.len() / 7 * part]).unwrap();
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
+        let server = on(&db);
+        let size: u32 = server.ok(&["dbsize"]).trim_end().parse().unwrap();
+        assert!(size < KEYS, "{size}");
+        if size > 0 {
+            // What came last is whole, too.
+            let last = format!("key {:07}", size - 1);
+            let value = format!("{:<200}\n", size - 1);
+            assert_eq!(server.ok(&["get", &last]), value);
+        }
+    }
+    assert!(load(&file, &db, &[]).status.success());
+    let server = on(&db);
+    assert_eq!(server.ok(&["dbsize"]), format!("{KEYS}\n"));
+    for number in [0, KEYS / 2, KEYS - 1] {
+        let value = server.ok(&["get", &format!("key {number:07}")]);
+        assert_eq!(value, format!("{number:<200}\n"));
+    }
+}

@@ -44,6 +44,15 @@ impl Fault {
         matches!(self, Fault::Store(Media(_) | ReadOnly { .. }))
     }
 
+    /// What is wrong, without the code in front: for people.
+    pub(crate) fn sentence(&self) -> String {
+        let text = self.text();
+        let sentence = text
+            .split_once(' ')
+            .map(|(_, sentence)| sentence.to_owned());
+        sentence.unwrap_or_else(|| text.into_owned())
+    }
+
     /// The line to send.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {

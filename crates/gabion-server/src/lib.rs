@@ -39,6 +39,10 @@
 //! **`store/hash.rs`** fields that expire, and **`store/list.rs`** is for lists. A handler opens
 //! one (**`open.rs`**), changes it in memory, and saves it: that writes what has changed.
 //!
+//! # From Redis
+//! **`rdb/`** reads and writes values as Redis' dumps have them, and reads its files; **`load.rs`**
+//! puts a file into a store.
+//!
 //! # Beside the commands
 //! **`http/`** shows metrics, health and a dashboard. **`histogram.rs`** and **`calls.rs`** count
 //! how long commands take, **`latency_monitor.rs`** what took long. **`tls.rs`** lets clients in by
@@ -82,6 +86,7 @@ mod hll;
 mod http;
 mod latency_monitor;
 mod listen;
+mod load;
 mod locks;
 mod monitor;
 mod notify;
@@ -108,6 +113,7 @@ pub use client::{ClientTls, Connection, Reply, ServerAddress};
 pub use config::{AppendFsync, Config, HttpConfig, is_parameter};
 pub use config_file::read as read_config_file;
 pub use listen::{Addresses, ServeError, serve};
+pub use load::{LoadError, Loaded, check_rdb, load_rdb};
 pub use notify::NotifyConfig;
 pub use table::{CommandHelp, command_help, command_names};
 pub use tls::{AuthClients, TlsConfig, TlsError};

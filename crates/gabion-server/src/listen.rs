@@ -179,14 +179,8 @@ fn notify_ready(
     })
 }
 
-fn start(config: Config, commands: &'static CommandTable, port: u16) -> Result<Server, ServeError> {
-    let failed = |fault: crate::fault::Fault| {
-        let text = fault.text().into_owned();
-        ServeError::Store(
-            text.split_once(' ')
-                .map_or(text.clone(), |(_, rest)| rest.to_owned()),
-        )
-    };
+fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Server, ServeError> {
+    let failed = |fault: crate::fault::Fault| ServeError::Store(fault.sentence());
     let store = Store::open(&config);
     let store = Arc::new(store.map_err(failed)?);
     let (file, password) = (config.acl_file.clone(), config.password.as_deref());

@@ -2,7 +2,7 @@
 //!
 //! [`input`] opens the file, and [`unpack`] makes text of its bytes; [`source`] chooses its form;
 //! [`delimited`] and [`lines`] read the forms; [`progress`] remembers how far a file has been
-//! loaded.
+//! loaded. [`rdb`] hands a file of Redis to the server's crate, which has a store of its own form.
 //!
 //! I1. The records of a batch and the progress that covers them are one atomic write, so what the
 //!     store says about a file is true after any crash.
@@ -18,6 +18,8 @@ mod delimited;
 mod input;
 mod lines;
 pub(crate) mod progress;
+#[cfg(feature = "server")]
+mod rdb;
 mod source;
 mod summary;
 mod unpack;
@@ -32,7 +34,7 @@ use gabion::{Db, Durability, Expiry, Keyspace, WriteBatch};
 use gabion_media::process_written_bytes;
 use indicatif::ProgressBar;
 
-use crate::args::LoadArguments;
+use crate::args::{Format, LoadArguments};
 use crate::bar;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
@@ -51,7 +53,14 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         return Err(Failure::usage("--batch must be at least 1"));
     }
     let input = Input::open(&arguments.file, arguments.raw)?;
-    let form = Form::of(&input, arguments)?;
+    let format = source::format(&input, arguments)?;
+    if format == Format::Rdb {
+        #[cfg(feature = "server")]
+        return rdb::run(&input, arguments, output);
+        #[cfg(not(feature = "server"))]
+        return Err(Failure::without_the_server());
+    }
+    let form = Form::of(format, arguments)?;
     // What cannot be loaded at all is refused before a store is made for it.
     let mut source = Source::open(&input, &form)?;
     let is_checked = form == Form::Dump && input.canonical().is_some();

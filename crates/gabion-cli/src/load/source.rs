@@ -11,6 +11,9 @@ use crate::failure::Failure;
 /// Bytes at the start of a text that decide on its form.
 const SAMPLE_BYTES: usize = 64 << 10;
 
+/// What files of Redis and Valkey begin with, before their version.
+const RDB_MAGICS: [&[u8]; 2] = [b"REDIS0", b"VALKEY0"];
+
 /// Everything that decides what the records of a file are. Its text form is part of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -27,13 +30,20 @@ pub(super) enum Form {
     Dump,
 }
 
+/// The format that the arguments ask for or, failing that, the file suggests.
+pub(super) fn format(input: &Input, arguments: &LoadArguments) -> Result<Format, Failure> {
+    match arguments.format {
+        Format::Auto => guess(input, arguments),
+        format => Ok(format),
+    }
+}
+
 impl Form {
-    /// The form that the arguments ask for or, failing that, the file suggests.
-    pub(super) fn of(input: &Input, arguments: &LoadArguments) -> Result<Form, Failure> {
-        let format = match arguments.format {
-            Format::Auto => guess(input, arguments)?,
-            format => format,
-        };
+    /// The form of records in that format, as the arguments want them.
+    pub(super) fn of(format: Format, arguments: &LoadArguments) -> Result<Form, Failure> {
+        if arguments.databases.is_some() {
+            return Err(Failure::usage("--databases is for RDB files"));
+        }
         let columns = arguments.header || arguments.no_header || arguments.delimiter.is_some();
         let (key, value) = (arguments.key.clone(), arguments.value.clone());
         match format {
@@ -47,6 +57,7 @@ impl Form {
                  --no-header and --delimiter",
             )),
             Format::Dump => Ok(Form::Dump),
+            Format::Rdb => Err(Failure::usage("an RDB file has keys of several types")),
             Format::Auto | Format::Csv | Format::Tsv => {
                 let tabs = format == Format::Tsv;
                 Ok(Form::Delimited(Columns {
@@ -72,6 +83,7 @@ fn guess(input: &Input, arguments: &LoadArguments) -> Result<Format, Failure> {
             "tsv" | "tab" => Format::Tsv,
             "jsonl" | "ndjson" => Format::Jsonl,
             "dump" => Format::Dump,
+            "rdb" => Format::Rdb,
             _ => return None,
         })
     });
@@ -90,6 +102,7 @@ fn guess(input: &Input, arguments: &LoadArguments) -> Result<Format, Failure> {
     let text = line.trim_ascii();
     match text {
         text if text == dump::FIRST_LINE.as_bytes() => Ok(Format::Dump),
+        text if RDB_MAGICS.iter().any(|magic| text.starts_with(magic)) => Ok(Format::Rdb),
         [b'{', ..] => Ok(Format::Jsonl),
         text if text.contains(&b'\t') => Ok(Format::Tsv),
         text if text.contains(&b',') => Ok(Format::Csv),

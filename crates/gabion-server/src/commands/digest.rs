@@ -9,7 +9,7 @@ use crate::execution::Execution;
 use crate::fault::Result;
 use crate::rdb::{self, Value};
 use crate::store::keys::{SPACE_BYTES, after_prefix, space_bytes};
-use crate::store::meta::{KeyRecord, KeyType};
+use crate::store::meta::Meta;
 use crate::store::work::Room;
 
 use super::dump::value_of;
@@ -22,7 +22,7 @@ fn of(value: &Value) -> u128 {
     // A sum does not depend on the order.
     let sum = |parts: &mut dyn Iterator<Item = Value>| parts.map(whole).fold(0, u128::wrapping_add);
     match value {
-        Value::String(_) | Value::List(_) => whole(value.clone()),
+        Value::String(_) | Value::List(_) | Value::Stream(_) => whole(value.clone()),
         Value::Set(members) => sum(&mut members
             .iter()
             .map(|member| Value::Set(vec![member.clone()]))),
@@ -35,12 +35,9 @@ fn of(value: &Value) -> u128 {
     }
 }
 
-fn of_record(execution: &mut Execution<'_>, meta: &KeyRecord) -> Result<u128> {
-    let value = match meta.head.kind {
-        // Of a stream the record alone counts.
-        KeyType::Stream => xxh3_128_with_seed(meta.body(), 1),
-        _ => of(&value_of(execution, meta)?),
-    };
+fn of_record(execution: &mut Execution<'_>, meta: &Meta) -> Result<u128> {
+    let space = execution.space();
+    let value = of(&value_of(execution.work, space, meta)?);
     let moment = meta.head.expires_ms.unwrap_or_default();
     Ok(value ^ u128::from(moment) << 64)
 }

@@ -4,12 +4,15 @@ use crate::command::{Command, CommandGroup, DENYOOM, READONLY, WRITE, command, p
 use crate::events::EventClasses;
 use crate::execution::Execution;
 use crate::fault::{Fault, Result};
-use crate::rdb::{self, Refused, Value};
+use crate::rdb::{self, Ends, GroupValue, Refused, StreamValue, Value};
+use crate::store::building::Building;
 use crate::store::hash::Hash;
-use crate::store::list::{List, ListEnd};
+use crate::store::list::List;
 use crate::store::members::Members;
-use crate::store::meta::{KeyRecord, KeyType, RecordHead};
-use crate::store::scored::{SortedSet, SortedSetRange};
+use crate::store::meta::{Kind, Meta};
+use crate::store::scored::{Range, ScoredSet};
+use crate::store::stream::{Id, Stream};
+use crate::store::work::Work;
 
 pub(crate) const COMMANDS: &[Command] = &[
     command("dump", 2, dump)
@@ -35,7 +38,8 @@ fn dump(execution: &mut Execution<'_>) -> Result<()> {
         execution.reply.null();
         return Ok(());
     };
-    let value = value_of(execution, &meta)?;
+    let space = execution.space();
+    let value = value_of(execution.work, space, &meta)?;
     execution.reply.bulk(rdb::write(&value));
     Ok(())
 }
@@ -43,10 +47,8 @@ fn dump(execution: &mut Execution<'_>) -> Result<()> {
 /// The value of a record.
 ///
 /// # Errors
-/// Of the store; and for a stream.
-pub(crate) fn value_of(execution: &mut Execution<'_>, meta: &KeyRecord) -> Result<Value> {
-    let space = execution.space();
-    let work = &mut *execution.work;
+/// Of the store.
+pub(crate) fn value_of(work: &mut Work, space: u16, meta: &Meta) -> Result<Value> {
     Ok(match meta.head.kind {
         KeyType::String => Value::String(meta.body().to_vec()),
         KeyType::List => {
@@ -69,7 +71,29 @@ pub(crate) fn value_of(execution: &mut Execution<'_>, meta: &KeyRecord) -> Resul
             })?;
             Value::Hash(fields)
         }
-        KeyType::Stream => return Err(Fault::line("ERR streams cannot be dumped yet")),
+        Kind::Stream => Value::Stream(stream_of(work, &Stream::of(space, meta)?)?),
+    })
+}
+
+fn stream_of(work: &mut Work, stream: &Stream) -> Result<StreamValue> {
+    let all = (Id::MIN, Id::MAX);
+    let mut groups = Vec::new();
+    for (name, group) in stream.groups(work)? {
+        let value = GroupValue {
+            group,
+            pendings: stream.pendings(work, &name, all, usize::MAX, |_| true)?,
+            consumers: stream.consumers(work, &name)?,
+        };
+        groups.push((name, value));
+    }
+    Ok(StreamValue {
+        entries: stream.range(work, all, usize::MAX, false)?,
+        ends: Ends {
+            last: stream.last,
+            deleted: stream.deleted,
+            added: stream.added,
+        },
+        groups,
     })
 }
 
@@ -119,10 +143,9 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
     }
     let ttl = u64::try_from(parse_integer(execution.arg(2))?)
         .map_err(|_| Fault::line("ERR Invalid TTL value, must be >= 0"))?;
-    let value = rdb::read(execution.arg(3)).map_err(|refused| match refused {
-        Refused::Foot => Fault::line("ERR DUMP payload version or checksum are wrong"),
-        Refused::Value => Fault::line("ERR Bad data format"),
-    })?;
+    let value = rdb::open(execution.arg(3)).map_err(fault)?;
+    // All of it is looked at before anything is written.
+    rdb::read(value, &mut |_| Ok(())).map_err(fault)?;
     let expires_ms = match (ttl, options.is_absolute) {
         (0, _) => None,
         (moment, true) => Some(moment),
@@ -137,55 +160,22 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
         execution.reply.ok();
         return Ok(());
     }
-    create(execution, key, value, expires_ms)?;
-    execution.notify(EventClasses::GENERIC, "restore", key);
+    let (space, kind) = (execution.space(), rdb::kind(value).map_err(fault)?);
+    let mut building = Building::new(space, key, kind, expires_ms);
+    let work = &mut *execution.work;
+    rdb::read(value, &mut |piece| building.take(work, &piece)).map_err(fault)?;
+    let saved = building.save(work)?;
+    execution.tell_new(saved, key);
+    execution.notify(Events::GENERIC, "restore", key);
     execution.reply.ok();
     Ok(())
 }
 
-fn create(
-    execution: &mut Execution<'_>,
-    key: &[u8],
-    value: Value,
-    expires_ms: Option<u64>,
-) -> Result<()> {
-    let space = execution.space();
-    match value {
-        Value::String(bytes) => {
-            execution.put(key, RecordHead::STRING, &[&bytes])?;
-        }
-        Value::List(elements) => {
-            let mut list = List::empty(space);
-            for element in &elements {
-                list.push(execution.work, ListEnd::Right, element)?;
-            }
-            list.save(execution, key)?;
-        }
-        Value::Set(members) => {
-            let mut set = Members::empty(space, KeyType::Set);
-            for member in &members {
-                set.set(execution.work, member, &[])?;
-            }
-            set.save(execution, key)?;
-        }
-        Value::SortedSet(members) => {
-            let mut set = SortedSet::empty(space);
-            for (member, score) in &members {
-                set.set(execution.work, member, *score)?;
-            }
-            set.save(execution, key)?;
-        }
-        Value::Hash(fields) => {
-            let mut hash = Hash::of(execution.work, space, None)?;
-            for (field, value, moment) in &fields {
-                hash.set(execution.work, field, value, *moment)?;
-            }
-            hash.save(execution, key)?;
-        }
+/// What Redis says of a payload that is refused.
+fn fault(refused: Refused) -> Fault {
+    match refused {
+        Refused::Foot => Fault::line("ERR DUMP payload version or checksum are wrong"),
+        Refused::Fault(fault) => fault,
+        _ => Fault::line("ERR Bad data format"),
     }
-    if expires_ms.is_some() {
-        let meta = execution.find(key)?.ok_or(Fault::NO_SUCH_KEY)?;
-        execution.put(key, meta.head.expiring(expires_ms), &[meta.body()])?;
-    }
-    Ok(())
 }

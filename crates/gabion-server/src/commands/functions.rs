@@ -136,8 +136,11 @@ fn load(execution: &mut Execution<'_>) -> Result<()> {
 }
 
 /// Loads a library beside those that there are, without those of some names.
-fn prepare(
-    engine: &mut LuaEngine,
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn prepare(
+    engine: &mut Engine,
     code: &[u8],
     replaces: bool,
     without: &BTreeSet<Vec<u8>>,
@@ -246,7 +249,7 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
     };
     let codes = libraries::read(args.at(2)).map_err(|refused| match refused {
         Refused::Foot => Fault::line("ERR DUMP payload version or checksum are wrong"),
-        Refused::Value => Fault::line("ERR given type is not a function"),
+        _ => Fault::line("ERR given type is not a function"),
     })?;
     let server = execution.server;
     let mut engine = server.scripts.engine(&server.store)?;

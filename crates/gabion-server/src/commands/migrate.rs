@@ -81,13 +81,13 @@ fn migrate(execution: &mut Execution<'_>) -> Result<()> {
     };
     let mut requests = Vec::new();
     let mut keys = Vec::new();
-    let now_ms = execution.now_ms();
+    let (space, now_ms) = (execution.space(), execution.now_ms());
     for place in execution.command.key_places(args) {
         let key = args.at(place);
         let Some(meta) = execution.look_up(key)? else {
             continue;
         };
-        let payload = rdb::write(&value_of(execution, &meta)?);
+        let payload = rdb::write(&value_of(execution.work, space, &meta)?);
         let expires = meta.head.expires_ms;
         let ttl = expires.map_or(0, |expires| expires.saturating_sub(now_ms).max(1));
         let ttl = ttl.to_string();

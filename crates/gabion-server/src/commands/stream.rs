@@ -305,7 +305,7 @@ fn xadd(execution: &mut Execution<'_>) -> Result<()> {
             execution.reply.null();
             return Ok(());
         }
-        None => Stream::create(execution)?,
+        None => Stream::create(execution.work, execution.space())?,
     };
     let id = new_id(text, stream.last, execution.now_ms())?;
     // All reads come first: so the entry is added after what it would push out is gone.

@@ -133,7 +133,7 @@ fn create(execution: &mut Execution<'_>) -> Result<()> {
     let stream = match Stream::find(execution, key)? {
         Some(stream) => stream,
         None if creates => {
-            let stream = Stream::create(execution)?;
+            let stream = Stream::create(execution.work, execution.space())?;
             stream.save(execution, key)?;
             stream
         }

@@ -1,13 +1,16 @@
 //! Strings that are compressed by LZF (Marc Lehmann's LibLZF): runs of bytes as they are, and
 //! copies of what came before.
 
+/// Room that is made before any byte is unpacked.
+const ROOM_BYTES_MAX: usize = 1 << 20;
+
 /// The `length` bytes that were packed.
 pub(super) fn unpack(packed: &[u8], length: usize) -> Option<Vec<u8>> {
     // A byte of a copy stands for 264 at most, so no length makes room for much more than there is.
     if length / 264 > packed.len() {
         return None;
     }
-    let mut out = Vec::with_capacity(length);
+    let mut out = Vec::with_capacity(length.min(ROOM_BYTES_MAX));
     let mut bytes = packed.iter().copied();
     while let Some(control) = bytes.next() {
         if control < 1 << 5 {
@@ -24,6 +27,9 @@ pub(super) fn unpack(packed: &[u8], length: usize) -> Option<Vec<u8>> {
         let from = out.len().checked_sub(back + 1)?;
         for at in from..from + count + 2 {
             out.push(*out.get(at)?);
+        }
+        if out.len() > length {
+            return None;
         }
     }
     (out.len() == length).then_some(out)

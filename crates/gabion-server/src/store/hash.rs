@@ -175,6 +175,11 @@ impl Hash {
         self.purged
     }
 
+    /// Has the key expire at a moment, or never, once it is saved.
+    pub(crate) fn expire(&mut self, expires_ms: Option<u64>) {
+        self.members.expire(expires_ms);
+    }
+
     /// How many fields there are.
     pub(crate) fn count(&self) -> u64 {
         self.members.count().saturating_sub(self.due)

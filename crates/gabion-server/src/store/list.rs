@@ -111,6 +111,11 @@ impl List {
         Ok(list)
     }
 
+    /// Has the key expire at a moment, or never, once it is saved.
+    pub(crate) fn expire(&mut self, expires_ms: Option<u64>) {
+        self.head.expires_ms = expires_ms;
+    }
+
     /// How many elements there are.
     pub(crate) fn count(&self) -> usize {
         self.count

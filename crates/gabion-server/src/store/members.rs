@@ -116,6 +116,11 @@ impl Members {
         Ok(members)
     }
 
+    /// Has the key expire at a moment, or never, once it is saved.
+    pub(crate) fn expire(&mut self, expires_ms: Option<u64>) {
+        self.head.expires_ms = expires_ms;
+    }
+
     /// How many members there are.
     pub(crate) fn count(&self) -> u64 {
         self.count

@@ -8,6 +8,7 @@
 //! | `garbage` | database, number of a collection that is dead | nothing |
 //! | `server` | a name | settings of the store: the format, numbers given out, counts |
 
+pub(crate) mod building;
 pub(crate) mod elements;
 pub(crate) mod hash;
 pub(crate) mod keys;

@@ -107,6 +107,11 @@ impl SortedSet {
         }
     }
 
+    /// Has the key expire at a moment, or never, once it is saved.
+    pub(crate) fn expire(&mut self, expires_ms: Option<u64>) {
+        self.members.expire(expires_ms);
+    }
+
     /// How many members there are.
     pub(crate) fn count(&self) -> u64 {
         self.members.count()

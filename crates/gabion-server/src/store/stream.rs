@@ -27,7 +27,7 @@
 use std::ops::Bound;
 
 use super::keys::{after_prefix, from_ordered, ordered};
-use super::meta::{KeyRecord, KeyType, RecordHead};
+use super::meta::{Head, Kind, Meta, Saved};
 use super::packed;
 use super::work::{Room, Work};
 use crate::execution::Execution;
@@ -96,14 +96,16 @@ impl StreamId {
         }
     }
 
-    fn bytes(self) -> [u8; 16] {
+    /// Its bytes, which have its order.
+    pub(crate) fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&ordered(self.ms));
         bytes[8..].copy_from_slice(&ordered(self.seq));
         bytes
     }
 
-    fn of(bytes: &[u8]) -> Option<StreamId> {
+    /// The id at the front of bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Id> {
         let (ms, rest) = bytes.split_first_chunk()?;
         let seq = rest.first_chunk()?;
         Some(StreamId {
@@ -120,8 +122,8 @@ impl std::fmt::Display for StreamId {
 }
 
 /// An entry.
-#[derive(Clone, Debug)]
-pub(crate) struct StreamEntry {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
     /// Its id.
     pub(crate) id: StreamId,
     /// Its fields and values, in turn.
@@ -201,15 +203,15 @@ impl Stream {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn create(execution: &Execution<'_>) -> Result<Stream> {
-        let number = execution.server.store.next_number()?;
+    pub(crate) fn create(work: &Work, space: u16) -> Result<Stream> {
+        let number = work.next_number()?;
         Ok(Stream {
             head: RecordHead {
                 kind: KeyType::Stream,
                 expires_ms: None,
                 elements: Some(number),
             },
-            space: execution.space(),
+            space,
             number,
             length: 0,
             added: 0,
@@ -245,11 +247,21 @@ impl Stream {
         })
     }
 
+    /// Stores the record, and publishes that it is new if it is.
+    ///
+    /// # Errors
+    /// As [`Stream::save_to`].
+    pub(crate) fn save(&self, execution: &mut Execution<'_>, key: &[u8]) -> Result<()> {
+        let saved = self.save_to(execution.work, key)?;
+        execution.tell_new(saved, key);
+        Ok(())
+    }
+
     /// Stores the record.
     ///
     /// # Errors
-    /// As [`Execution::put`].
-    pub(crate) fn save(&self, execution: &mut Execution<'_>, key: &[u8]) -> Result<()> {
+    /// As [`Work::put`].
+    pub(crate) fn save_to(&self, work: &mut Work, key: &[u8]) -> Result<Saved> {
         let mut body = Vec::with_capacity(64);
         for number in [self.length, self.added] {
             body.extend_from_slice(&number.to_le_bytes());
@@ -258,7 +270,12 @@ impl Stream {
             body.extend_from_slice(&id.ms.to_le_bytes());
             body.extend_from_slice(&id.seq.to_le_bytes());
         }
-        execution.put(key, self.head, &[&body])
+        work.put_collection(self.space, key, self.head, &[&body])
+    }
+
+    /// Has the key expire at a moment, or never, once the record is stored.
+    pub(crate) fn expire(&mut self, expires_ms: Option<u64>) {
+        self.head.expires_ms = expires_ms;
     }
 
     fn key(&self, room: u8, parts: &[&[u8]]) -> Vec<u8> {

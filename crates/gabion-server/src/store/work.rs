@@ -256,7 +256,7 @@ impl Work {
         Ok(was_there)
     }
 
-    /// The same for a collection that is saved.
+    /// The same, and what has become of the key.
     ///
     /// # Errors
     /// As [`Work::put`].

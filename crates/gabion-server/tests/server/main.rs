@@ -10,6 +10,7 @@ mod http;
 mod latency;
 mod migrate;
 mod model;
+mod rdb;
 mod restart;
 mod scripts;
 mod service;
