@@ -122,7 +122,7 @@ pub(crate) fn read(value: &[u8], take: Take<'_>) -> Result<()> {
 mod tests {
     use super::super::piece::*;
     use super::*;
-    use crate::store::stream::{Consumer, Entry, Group, Id, Pending};
+    use crate::store::stream::{Consumer, Group, Id, Pending, StreamEntry};
 
     /// The value of a payload, put together.
     fn collected(payload: &[u8]) -> Result<Value> {
@@ -157,7 +157,7 @@ mod tests {
     fn collect(stream: &mut StreamValue, piece: Piece<'_>) {
         let group = stream.groups.last_mut();
         match (group, piece) {
-            (_, Piece::Entry(id, items)) => stream.entries.push(Entry {
+            (_, Piece::Entry(id, items)) => stream.entries.push(StreamEntry {
                 id,
                 fields: items.iter().map(|item| item.to_vec()).collect(),
             }),
@@ -199,7 +199,7 @@ mod tests {
 
     /// A stream of so many entries, with two groups.
     fn stream(count: u64) -> StreamValue {
-        let entry = |number: u64| Entry {
+        let entry = |number: u64| StreamEntry {
             // Numbers that go back with a later millisecond.
             id: id(5 + number / 3, 900 - number),
             fields: (0..2 * (1 + number % 3))

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::fault::Fault;
-use crate::store::stream::{Consumer, Entry, Group, Id, Pending};
+use crate::store::stream::{Consumer, Group, Id, Pending, StreamEntry};
 
 // The forms of values.
 pub(super) const STRING: u8 = 0;
@@ -57,7 +57,7 @@ pub(crate) enum Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamValue {
     /// Its entries.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<StreamEntry>,
     /// What is known of it besides.
     pub(crate) ends: Ends,
     /// Its groups, by name.

@@ -29,7 +29,7 @@ use super::packs::{Item, Listpack, listpack};
 use super::piece::{Ends, GroupValue, HasRead, Piece, Refused, Result, StreamValue, Take};
 use super::read::Reader;
 use super::write::{push_length, push_string};
-use crate::store::stream::{Consumer, Entry, Id, Pending};
+use crate::store::stream::{Consumer, Id, Pending, StreamEntry};
 
 /// The entry was deleted.
 const DELETED: i64 = 1;
@@ -273,7 +273,7 @@ fn push_id(out: &mut Vec<u8>, id: Id) {
 }
 
 /// Appends a node of the first entries; returns the others.
-fn write_node<'e>(out: &mut Vec<u8>, entries: &'e [Entry]) -> &'e [Entry] {
+fn write_node<'e>(out: &mut Vec<u8>, entries: &'e [StreamEntry]) -> &'e [StreamEntry] {
     let key = entries.first().map_or(Id::MIN, |entry| entry.id);
     let mut written = Listpack::default();
     let (mut count, mut rest) = (0, entries);

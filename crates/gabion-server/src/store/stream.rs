@@ -123,7 +123,7 @@ impl std::fmt::Display for StreamId {
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct StreamEntry {
     /// Its id.
     pub(crate) id: StreamId,
     /// Its fields and values, in turn.
