@@ -22,6 +22,9 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion-jni", 5),
     ("gabion-python", 5),
     ("gabion-server", 5),
+    ("gabion-kvdb", 5),
+    ("gabion-opendal", 5),
+    ("gabion-openraft", 5),
     ("gabion-cli", 6),
 ];
 
