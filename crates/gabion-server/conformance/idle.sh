@@ -11,7 +11,7 @@ set -euo pipefail
 find_program "${1:-}"
 count=${2:-10000}
 ulimit -n "$(ulimit -Hn)"
-# The server keeps a quarter of its files for the store.
+# Some of the server's files are the store's.
 files=$(ulimit -n)
 if [ "$files" != unlimited ] && [ $((files * 3 / 4)) -le "$count" ]; then
     count=$((files * 3 / 4 - 10))
