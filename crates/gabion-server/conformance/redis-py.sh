@@ -9,17 +9,11 @@
 #
 # GABION_REDIS_PY_DIR keeps the tests and their environment, target/redis-py by default.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../../.." && pwd)
+# shellcheck source=trials.bash
+. "$(dirname "${BASH_SOURCE[0]}")/trials.bash"
 work=${GABION_REDIS_PY_DIR:-$root/target/redis-py}
 version=8.1.0
-
-program=${1:-}
-if [ -z "$program" ]; then
-    (cd "$root" && cargo build --release --features server --locked --quiet)
-    program=$root/target/release/gabion
-fi
-program=$(realpath "$program")
+find_program "${1:-}"
 
 mkdir -p "$work"
 tests=$work/redis-$version
@@ -35,18 +29,8 @@ if [ ! -d "$tests" ]; then
     tar xzf "$work/redis-$version.tar.gz" -C "$work"
 fi
 
-store=$(mktemp -d)
-log=$work/server.log
-: > "$log"
-"$program" serve --db "$store/db" --port 0 > "$log" 2>&1 &
-server=$!
-trap 'kill "$server" 2> /dev/null; wait "$server" 2> /dev/null; rm -rf "$store"' EXIT
-port=
-for _ in $(seq 100); do
-    port=$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log" | head -n 1)
-    [ -z "$port" ] || break
-    sleep 0.1
-done
+run=$(mktemp -d)
+port=$("$here/server" start "$run/1" "$program")
 
 mapfile -t left_out < <(grep -v '^#' "$here/left-out-redis-py" | cut -d '|' -f 1 | sed 's/ *$//')
 deselected=()

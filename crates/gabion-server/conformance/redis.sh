@@ -14,17 +14,11 @@
 # GABION_SUITE_DIR keeps the suite and the last output of each unit, target/redis-suite by default;
 # GABION_SUITE_SECONDS ends a unit that takes longer, 240 by default.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../../.." && pwd)
+# shellcheck source=trials.bash
+. "$(dirname "${BASH_SOURCE[0]}")/trials.bash"
 work=${GABION_SUITE_DIR:-$root/target/redis-suite}
 seconds=${GABION_SUITE_SECONDS:-240}
-
-program=${1:-}
-if [ -z "$program" ]; then
-    (cd "$root" && cargo build --release --features server --locked --quiet)
-    program=$root/target/release/gabion
-fi
-program=$(realpath "$program")
+find_program "${1:-}"
 if [ $# -gt 1 ]; then
     units=("${@:2}")
 else
@@ -41,41 +35,10 @@ grep -v '^#' "$here/left-out" | cut -d '|' -f 1 | sed 's/ *$//' > "$work/skipped
 # memory, which is set when the store is opened.
 common_tags='-needs:repl -cluster -needs:config-maxmemory'
 
-server=
-store=
-stop() {
-    if [ -n "$server" ]; then
-        kill "$server" 2> /dev/null || true
-        wait "$server" 2> /dev/null || true
-        rm -rf "$store"
-        server=
-    fi
-}
-trap stop EXIT
-
 # The suite looks for its programs in its own directory.
 mkdir -p "$suite/src"
 cp "$here/redis-server" "$suite/src/redis-server"
 export GABION_PROGRAM=$program
-
-# Starts the server on a port that is free, and waits until it answers.
-start() {
-    store=$(mktemp -d)
-    local log=$1
-    : > "$log"
-    "$program" serve --db "$store/db" --port 0 > "$log" 2>&1 &
-    server=$!
-    for _ in $(seq 100); do
-        port=$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log" | head -n 1)
-        if [ -n "$port" ]; then
-            return
-        fi
-        sleep 0.1
-    done
-    echo "the server does not start:" >&2
-    cat "$log" >&2
-    exit 1
-}
 
 count() {
     grep -acE "^\[($1)\]" "$2" || true
@@ -94,12 +57,13 @@ for unit in "${units[@]}"; do
     if grep -qxF "$unit" "$here/own-servers"; then
         options=(--tags "$tags")
     else
-        start "$log.server"
+        run=$(mktemp -d)
+        port=$("$here/server" start "$run/1" "$program")
         options=(--host 127.0.0.1 --port "$port" --tags "$tags -external:skip")
     fi
     (cd "$suite" && timeout "$seconds" ./runtest "${common[@]}" "${options[@]}") \
         > "$log.colours" 2>&1 || status=$?
-    stop
+    finish
     sed 's/\x1b\[[0-9;]*m//g' "$log.colours" > "$log"
     rm "$log.colours"
     passed=$(count ok "$log")

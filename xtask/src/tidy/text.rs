@@ -54,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "blanks",
-        says: "no tabs, no spaces at the end of a line, one newline at the end of a file",
+        says: "no tabs but in Go, no spaces at the end of a line, one newline at the end of a file",
         check: blanks,
     },
     Rule {
@@ -119,7 +119,8 @@ pub(super) fn long_files(tree: &Tree) -> Vec<String> {
 fn blanks(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (file, number, line) in lines(tree) {
-        if line.contains('\t') {
+        // The formatter of Go indents by tabs.
+        if line.contains('\t') && !file.path.ends_with(".go") {
             found.push(Finding::new(&file.path, number, "a tab: use spaces"));
         }
         if line.ends_with([' ', '\t', '\r']) {
@@ -242,6 +243,7 @@ mod tests {
         assert!(check(blanks, "a.md", "a b\n\nc\n").is_empty());
         assert!(check(blanks, "a.md", "").is_empty());
         assert_eq!(check(blanks, "a.md", "a\n\tb\n"), [2]);
+        assert!(check(blanks, "a.go", "a\n\tb\n").is_empty());
         assert_eq!(check(blanks, "a.md", "a \n"), [1]);
         assert_eq!(check(blanks, "a.md", "a\r\n"), [1]);
         assert_eq!(check(blanks, "a.md", "a\nb"), [2]);
