@@ -156,7 +156,7 @@ fn about_clients(text: &mut Text, server: &Server) {
             (
                 "redis_max_clients",
                 "The most clients.",
-                server.settings.clients_max(),
+                server.clients_max(),
             ),
             (
                 "redis_pubsub_channels",
