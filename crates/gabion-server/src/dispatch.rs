@@ -126,6 +126,10 @@ pub(crate) fn run(
     if let Err(fault) = &ran {
         reply.out.truncate(mark);
         server.count_error(&fault.text());
+        if is_of_the_web(args.at(0)) {
+            session.is_closing = true;
+            return;
+        }
         reply.error(&fault.text());
     }
     // Confirmations of subscriptions are messages, which no client turns off.
@@ -146,6 +150,12 @@ pub(crate) fn run(
             session.wants = ReplyMode::All;
         }
     }
+}
+
+/// Whether a word that is no command begins a line of HTTP. A page can make its reader's browser
+/// send such a request to a port of its own machine, with commands in it: nothing of it is run.
+fn is_of_the_web(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// An error for a command between `MULTI` and `EXEC`, or `EXEC`, while a script runs for long: what

@@ -47,6 +47,7 @@
 //! **`http/`** shows metrics, health and a dashboard. **`histogram.rs`** and **`calls.rs`** count
 //! how long commands take, **`latency_monitor.rs`** what took long. **`tls.rs`** lets clients in by
 //! TLS, **`notify.rs`** tells a service manager, **`config_file.rs`** is the file of parameters.
+//! **`open_files.rs`** keeps files for the store when many clients come.
 //! **`client/`** is the other side of the protocol, for `gabion cli`.
 //!
 //! # A new command
@@ -91,6 +92,7 @@ mod locks;
 mod monitor;
 mod notify;
 mod open;
+mod open_files;
 mod pause;
 mod pubsub;
 mod random;

@@ -20,8 +20,9 @@ use crate::command::CommandTable;
 use crate::config::{Config, HttpConfig, Settings};
 use crate::connection;
 use crate::http::Http;
-use crate::notify::ServiceNotifier;
-use crate::saves::SaveState;
+use crate::notify::Notify;
+use crate::open_files;
+use crate::saves::Saves;
 use crate::server::{Server, count};
 use crate::store::Store;
 use crate::sync::Syncer;
@@ -211,6 +212,7 @@ fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Serve
         started: Instant::now(),
         run_id: format!("{:016x}{:016x}{:08x}", hash(0), hash(1), hash(2) >> 32),
         port,
+        clients_room: open_files::room_for_clients(),
         slow_until_ms: AtomicU64::new(0),
         removes_expired: AtomicBool::new(true),
         has_failed_write: AtomicBool::new(false),
@@ -413,7 +415,7 @@ async fn accept_unix(server: Arc<Server>, commands: &'static CommandTable, liste
 
 /// Why a client cannot stay, if it cannot.
 fn refusal(server: &Server, address: Option<SocketAddr>) -> Option<&'static str> {
-    if server.clients.count() as u64 >= server.settings.clients_max() {
+    if server.clients.count() as u64 >= server.clients_max() {
         count(&server.counts.refused, 1);
         return Some("-ERR max number of clients reached\r\n");
     }

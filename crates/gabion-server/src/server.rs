@@ -128,6 +128,8 @@ pub(crate) struct Server {
     pub(crate) run_id: String,
     /// The port that it listens on.
     pub(crate) port: u16,
+    /// How many clients have files.
+    pub(crate) clients_room: u64,
     /// Until when the store is taken to hold writers back, in milliseconds since the start.
     pub(crate) slow_until_ms: AtomicU64,
     /// Whether keys are removed when they expire; `DEBUG SET-ACTIVE-EXPIRE` changes it.
@@ -145,6 +147,11 @@ impl Server {
     pub(crate) fn count_error(&self, text: &str) {
         count(&self.counts.errors, 1);
         self.calls.add_error(text);
+    }
+
+    /// The most clients.
+    pub(crate) fn clients_max(&self) -> u64 {
+        self.settings.clients_max().min(self.clients_room)
     }
 
     /// Asks the server to end.

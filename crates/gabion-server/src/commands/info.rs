@@ -101,7 +101,7 @@ fn clients(execution: &Execution<'_>, text: &mut String) -> std::fmt::Result {
         text,
         "connected_clients": server.clients.count(),
         "cluster_connections": 0,
-        "maxclients": server.settings.clients_max(),
+        "maxclients": server.clients_max(),
         "tracking_clients": server.tracking.sizes().followers,
         "blocked_clients": server.blocking.count(),
     );

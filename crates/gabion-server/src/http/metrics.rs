@@ -164,7 +164,7 @@ fn about_clients(text: &mut MetricsText, server: &Server) {
             (
                 "redis_max_clients",
                 "Limit of connected clients.",
-                server.settings.clients_max(),
+                server.clients_max(),
             ),
             (
                 "redis_pubsub_channels",

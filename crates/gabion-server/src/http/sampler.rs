@@ -269,7 +269,7 @@ fn clients(server: &Server) -> Value {
     json!({
         "connected": server.clients.count(),
         "blocked": server.blocking.count(),
-        "most": server.settings.clients_max(),
+        "most": server.clients_max(),
         "rows": rows,
     })
 }

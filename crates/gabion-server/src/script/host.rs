@@ -104,20 +104,23 @@ pub(crate) fn bytes(args: &[Value], index: usize) -> Result<Vec<u8>, String> {
         .ok_or_else(|| wrong(index, "string", args))
 }
 
-/// How many elements a table has if its keys are 1, 2, ... without a gap, and all its pairs.
-pub(crate) fn pairs(table: &Table) -> (Option<usize>, Vec<(Value, Value)>) {
-    let pairs: Vec<(Value, Value)> = table.pairs().flatten().collect();
-    let (mut greatest, mut is_list) = (0, true);
-    for (name, _) in &pairs {
-        match index(name) {
-            Some(index) => greatest = greatest.max(index),
-            None => is_list = false,
-        }
+/// The pairs of a table, one after the other.
+///
+/// Whoever goes through a table keeps none of its values: each that this program holds has one of
+/// the 8,000 places that Lua gives it, and where they end the rest of the table is not found.
+pub(crate) fn pairs(table: &Table) -> impl Iterator<Item = (Value, Value)> {
+    table.pairs().flatten()
+}
+
+/// The number of pairs of a table, and the greatest of its keys if all of them are indices of a
+/// list; 0 if there are none.
+pub(crate) fn sizes(table: &Table) -> (usize, Option<usize>) {
+    let (mut count, mut greatest) = (0, Some(0));
+    for (name, _) in pairs(table) {
+        count += 1;
+        greatest = greatest.and_then(|greatest| Some(index(&name)?.max(greatest)));
     }
-    (
-        (is_list && greatest == pairs.len()).then_some(greatest),
-        pairs,
-    )
+    (count, greatest)
 }
 
 /// The key of a table as an index of a list.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mlua::{Lua, Table, Value};
 use parking_lot::Mutex;
 
-use super::host::{add, bytes, float, index, one, string, whole};
+use super::host::{add, bytes, float, one, pairs, sizes, string, whole};
 use super::values::general;
 
 #[derive(Clone, Copy, Debug)]
@@ -100,16 +100,12 @@ fn encode_string(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The greatest index of a table that is to be an array.
-fn array_length(settings: Settings, pairs: &[(Value, Value)]) -> Failed<Option<usize>> {
-    let mut greatest = 0;
-    for (name, _) in pairs {
-        match index(name) {
-            Some(index) => greatest = greatest.max(index),
-            None => return Ok(None),
-        }
-    }
+fn array_length(settings: Settings, table: &Table) -> Failed<Option<usize>> {
+    let (count, Some(greatest)) = sizes(table) else {
+        return Ok(None);
+    };
     let is_sparse = settings.sparse_ratio > 0
-        && greatest > pairs.len().saturating_mul(settings.sparse_ratio)
+        && greatest > count.saturating_mul(settings.sparse_ratio)
         && greatest > settings.sparse_safe;
     match (is_sparse, settings.sparse_converts) {
         (false, _) if greatest > 0 => Ok(Some(greatest)),
@@ -119,8 +115,7 @@ fn array_length(settings: Settings, pairs: &[(Value, Value)]) -> Failed<Option<u
 }
 
 fn encode_table(settings: Settings, table: &Table, depth: usize, out: &mut Vec<u8>) -> Failed<()> {
-    let pairs: Vec<(Value, Value)> = table.pairs().flatten().collect();
-    if let Some(length) = array_length(settings, &pairs)? {
+    if let Some(length) = array_length(settings, table)? {
         out.push(b'[');
         for index in 1..=length {
             if index > 1 {
@@ -133,14 +128,14 @@ fn encode_table(settings: Settings, table: &Table, depth: usize, out: &mut Vec<u
         return Ok(());
     }
     out.push(b'{');
-    for (place, (name, value)) in pairs.iter().enumerate() {
+    for (place, (name, value)) in pairs(table).enumerate() {
         if place > 0 {
             out.push(b',');
         }
-        match name {
+        match &name {
             Value::String(text) => encode_string(&text.as_bytes(), out),
             Value::Integer(_) | Value::Number(_) => {
-                let number = float(name).unwrap_or_default();
+                let number = float(&name).unwrap_or_default();
                 encode_string(general(number, settings.digits).as_bytes(), out);
             }
             _ => {
@@ -150,7 +145,7 @@ fn encode_table(settings: Settings, table: &Table, depth: usize, out: &mut Vec<u
             }
         }
         out.push(b':');
-        encode(settings, value, depth, out)?;
+        encode(settings, &value, depth, out)?;
     }
     out.push(b'}');
     Ok(())

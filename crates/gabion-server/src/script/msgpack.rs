@@ -7,7 +7,7 @@
 
 use mlua::{Lua, Table, Value};
 
-use super::host::{Outcome, add, bytes, pairs, string, whole};
+use super::host::{Outcome, add, bytes, pairs, sizes, string, whole};
 
 /// Tables within tables; what is deeper is packed as nil.
 const DEPTH_MAX: usize = 16;
@@ -85,8 +85,9 @@ fn pack(out: &mut Vec<u8>, value: &Value, depth: usize) {
 }
 
 fn pack_table(out: &mut Vec<u8>, table: &Table, depth: usize) {
-    let (list, pairs) = pairs(table);
-    if let Some(count) = list {
+    let (count, greatest) = sizes(table);
+    // Keys 1, 2, ... without a gap.
+    if greatest == Some(count) {
         match count {
             0..16 => out.push(0x90 | count as u8),
             _ => length(out, count, [None, Some(0xdc), Some(0xdd)]),
@@ -97,13 +98,13 @@ fn pack_table(out: &mut Vec<u8>, table: &Table, depth: usize) {
         }
         return;
     }
-    match pairs.len() {
-        count @ 0..16 => out.push(0x80 | count as u8),
-        count => length(out, count, [None, Some(0xde), Some(0xdf)]),
+    match count {
+        0..16 => out.push(0x80 | count as u8),
+        _ => length(out, count, [None, Some(0xde), Some(0xdf)]),
     }
-    for (name, value) in &pairs {
-        pack(out, name, depth);
-        pack(out, value, depth);
+    for (name, value) in pairs(table) {
+        pack(out, &name, depth);
+        pack(out, &value, depth);
     }
 }
 

@@ -19,7 +19,8 @@
 
 use mlua::{Lua, Table, Value};
 
-use crate::resp::reply::ReplyBuffer;
+use super::host::pairs;
+use crate::resp::reply::Reply;
 
 /// The deepest table that is answered.
 const DEPTH_MAX: usize = 512;
@@ -104,19 +105,17 @@ fn write_table(reply: &mut ReplyBuffer, table: &Table, script_resp3: bool, depth
         return reply.fraction(number, &general(number, 17));
     }
     if let Value::Table(map) = field(table, "map") {
-        let pairs: Vec<_> = map.pairs::<Value, Value>().flatten().collect();
-        reply.map(pairs.len());
-        for (name, value) in &pairs {
-            write_at(reply, name, script_resp3, depth + 1);
-            write_at(reply, value, script_resp3, depth + 1);
+        reply.map(pairs(&map).count());
+        for (name, value) in pairs(&map) {
+            write_at(reply, &name, script_resp3, depth + 1);
+            write_at(reply, &value, script_resp3, depth + 1);
         }
         return;
     }
     if let Value::Table(set) = field(table, "set") {
-        let pairs: Vec<_> = set.pairs::<Value, Value>().flatten().collect();
-        reply.set(pairs.len());
-        for (element, _) in &pairs {
-            write_at(reply, element, script_resp3, depth + 1);
+        reply.set(pairs(&set).count());
+        for (element, _) in pairs(&set) {
+            write_at(reply, &element, script_resp3, depth + 1);
         }
         return;
     }
@@ -129,16 +128,11 @@ fn write_table(reply: &mut ReplyBuffer, table: &Table, script_resp3: bool, depth
     {
         return reply.verbatim_as(&format.as_bytes(), &text.as_bytes());
     }
-    let mut items = Vec::new();
-    for index in 1.. {
-        match table.raw_get::<Value>(index) {
-            Ok(Value::Nil) | Err(_) => break,
-            Ok(item) => items.push(item),
-        }
-    }
-    reply.array(items.len());
-    for item in &items {
-        write_at(reply, item, script_resp3, depth + 1);
+    let item = |index: usize| table.raw_get::<Value>(index).unwrap_or_default();
+    let count = (1..).take_while(|index| !item(*index).is_nil()).count();
+    reply.array(count);
+    for index in 1..=count {
+        write_at(reply, &item(index), script_resp3, depth + 1);
     }
 }
 

@@ -30,6 +30,20 @@ fn malformed_requests_end_the_connection_with_a_word() {
     }
 }
 
+/// A page in a browser could send a form to the server's port, and what stood in the form was run.
+#[test]
+fn requests_of_browsers_are_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    for head in ["POST / HTTP/1.1", "GET / HTTP/1.1\r\nHost: localhost"] {
+        let mut browser = server.connect();
+        let form = format!("{head}\r\nContent-Length: 14\r\n\r\nSET stolen 1\r\n");
+        browser.send_raw(form.as_bytes());
+        assert!(browser.is_ended());
+        check(&mut server.connect(), &[("exists stolen", "0")]);
+    }
+}
+
 #[test]
 fn pipelines_and_lines_are_answered_in_order() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! A server in a thread of the test, and a client that shows replies as they came.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::mpsc;
@@ -160,19 +160,17 @@ impl Client {
 
     /// Sends a request.
     pub(crate) fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
-        let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
-        for argument in arguments {
-            let argument = argument.as_ref();
-            bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-            bytes.extend_from_slice(argument);
-            bytes.extend_from_slice(b"\r\n");
-        }
-        self.send_raw(&bytes);
+        self.send_raw(&request(arguments));
     }
 
     /// Sends bytes as they are.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
-        self.0.get_mut().write_all(bytes).unwrap();
+        self.try_send_raw(bytes).unwrap();
+    }
+
+    /// The same to a server that may die.
+    pub(crate) fn try_send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.get_mut().write_all(bytes)
     }
 
     /// Sends a request and returns the reply.
@@ -189,12 +187,18 @@ impl Client {
 
     /// The next reply.
     pub(crate) fn read(&mut self) -> Value {
+        self.try_read().expect("the connection goes on")
+    }
+
+    /// The same from a server that may die.
+    pub(crate) fn try_read(&mut self) -> io::Result<Value> {
         let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        let line = line.strip_suffix("\r\n").expect("the connection goes on");
+        self.0.read_line(&mut line)?;
+        let line = line.strip_suffix("\r\n");
+        let line = line.ok_or(io::ErrorKind::UnexpectedEof)?;
         let (mark, rest) = line.split_at(1);
         let count = || rest.parse::<usize>().ok();
-        match mark {
+        Ok(match mark {
             "+" => Value::Simple(rest.to_owned()),
             "-" => Value::Error(rest.to_owned()),
             ":" => Value::Integer(rest.parse().unwrap()),
@@ -204,22 +208,29 @@ impl Client {
                 None => Value::Null,
                 Some(length) => {
                     let mut bytes = vec![0; length + 2];
-                    self.0.read_exact(&mut bytes).unwrap();
+                    self.0.read_exact(&mut bytes)?;
                     bytes.truncate(length);
                     Value::Bulk(bytes)
                 }
             },
             "*" | "~" => match count() {
                 None => Value::Null,
-                Some(count) => Value::Array((0..count).map(|_| self.read()).collect()),
+                Some(count) => Value::Array(self.try_read_all(count)?),
             },
-            ">" => Value::Push((0..count().unwrap()).map(|_| self.read()).collect()),
+            ">" => Value::Push(self.try_read_all(count().unwrap())?),
             "%" => {
-                let pairs = (0..count().unwrap()).map(|_| (self.read(), self.read()));
-                Value::Map(pairs.collect())
+                let mut pairs = Vec::new();
+                for _ in 0..count().unwrap() {
+                    pairs.push((self.try_read()?, self.try_read()?));
+                }
+                Value::Map(pairs)
             }
             _ => panic!("{line:?} is no reply"),
-        }
+        })
+    }
+
+    fn try_read_all(&mut self, count: usize) -> io::Result<Vec<Value>> {
+        (0..count).map(|_| self.try_read()).collect()
     }
 
     /// Whether the server has ended the connection, after what it still had to say.
@@ -227,6 +238,18 @@ impl Client {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).is_ok()
     }
+}
+
+/// The bytes of a request.
+pub(crate) fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments {
+        let argument = argument.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
 }
 
 /// Gives a file a text.
