@@ -20,9 +20,9 @@ use crate::command::CommandTable;
 use crate::config::{Config, HttpConfig, Settings};
 use crate::connection;
 use crate::http::Http;
-use crate::notify::Notify;
+use crate::notify::ServiceNotifier;
 use crate::open_files;
-use crate::saves::Saves;
+use crate::saves::SaveState;
 use crate::server::{Server, count};
 use crate::store::Store;
 use crate::sync::Syncer;
@@ -180,7 +180,7 @@ fn notify_ready(
     })
 }
 
-fn start(config: Config, commands: &'static Commands, port: u16) -> Result<Server, ServeError> {
+fn start(config: Config, commands: &'static CommandTable, port: u16) -> Result<Server, ServeError> {
     let failed = |fault: crate::fault::Fault| ServeError::Store(fault.sentence());
     let store = Store::open(&config);
     let store = Arc::new(store.map_err(failed)?);

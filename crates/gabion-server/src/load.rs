@@ -28,7 +28,7 @@ use crate::rdb::{File, Key, Part, Refused};
 use crate::script::Scripts;
 use crate::store::building::Building;
 use crate::store::keys::KEY_BYTES_MAX;
-use crate::store::work::{Room, Way, Work};
+use crate::store::work::{Room, Work, WorkMode};
 use crate::store::{Store, library_key};
 
 /// Bytes that are read in one go.
@@ -233,7 +233,7 @@ struct Target {
 impl Target {
     fn new(store: &Arc<Store>, durability: Durability) -> Target {
         let mut work = Work::new(Arc::clone(store));
-        work.begin(Way::Direct, now_ms(), false);
+        work.begin(WorkMode::Direct, now_ms(), false);
         Target {
             store: Arc::clone(store),
             scripts: Scripts::default(),
@@ -300,7 +300,7 @@ impl Target {
     fn commit(&mut self) -> Result<()> {
         let now_ms = self.work.now_ms;
         self.work.commit(self.durability)?;
-        self.work.begin(Way::Direct, now_ms, false);
+        self.work.begin(WorkMode::Direct, now_ms, false);
         self.keys.clear();
         self.bytes = 0;
         Ok(())
@@ -380,7 +380,7 @@ mod tests {
     /// What a store has of a key.
     fn stored(store: &Arc<Store>, database: usize, name: &str) -> Option<(Value, Option<u64>)> {
         let mut work = Work::new(Arc::clone(store));
-        work.begin(Way::Direct, now_ms(), false);
+        work.begin(WorkMode::Direct, now_ms(), false);
         let space = store.space(database);
         let meta = work.find(space, name.as_bytes()).unwrap()?;
         let value = value_of(&mut work, space, &meta).unwrap();

@@ -9,7 +9,7 @@ use crate::execution::Execution;
 use crate::fault::Result;
 use crate::rdb::{self, Value};
 use crate::store::keys::{SPACE_BYTES, after_prefix, space_bytes};
-use crate::store::meta::Meta;
+use crate::store::meta::KeyRecord;
 use crate::store::work::Room;
 
 use super::dump::value_of;
@@ -35,7 +35,7 @@ fn of(value: &Value) -> u128 {
     }
 }
 
-fn of_record(execution: &mut Execution<'_>, meta: &Meta) -> Result<u128> {
+fn of_record(execution: &mut Execution<'_>, meta: &KeyRecord) -> Result<u128> {
     let space = execution.space();
     let value = of(&value_of(execution.work, space, meta)?);
     let moment = meta.head.expires_ms.unwrap_or_default();

@@ -9,9 +9,9 @@ use crate::store::building::Building;
 use crate::store::hash::Hash;
 use crate::store::list::List;
 use crate::store::members::Members;
-use crate::store::meta::{Kind, Meta};
-use crate::store::scored::{Range, ScoredSet};
-use crate::store::stream::{Id, Stream};
+use crate::store::meta::{KeyRecord, KeyType};
+use crate::store::scored::{SortedSet, SortedSetRange};
+use crate::store::stream::{Stream, StreamId};
 use crate::store::work::Work;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -48,7 +48,7 @@ fn dump(execution: &mut Execution<'_>) -> Result<()> {
 ///
 /// # Errors
 /// Of the store.
-pub(crate) fn value_of(work: &mut Work, space: u16, meta: &Meta) -> Result<Value> {
+pub(crate) fn value_of(work: &mut Work, space: u16, meta: &KeyRecord) -> Result<Value> {
     Ok(match meta.head.kind {
         KeyType::String => Value::String(meta.body().to_vec()),
         KeyType::List => {
@@ -71,12 +71,12 @@ pub(crate) fn value_of(work: &mut Work, space: u16, meta: &Meta) -> Result<Value
             })?;
             Value::Hash(fields)
         }
-        Kind::Stream => Value::Stream(stream_of(work, &Stream::of(space, meta)?)?),
+        KeyType::Stream => Value::Stream(stream_of(work, &Stream::of(space, meta)?)?),
     })
 }
 
 fn stream_of(work: &mut Work, stream: &Stream) -> Result<StreamValue> {
-    let all = (Id::MIN, Id::MAX);
+    let all = (StreamId::MIN, StreamId::MAX);
     let mut groups = Vec::new();
     for (name, group) in stream.groups(work)? {
         let value = GroupValue {
@@ -166,7 +166,7 @@ fn restore(execution: &mut Execution<'_>) -> Result<()> {
     rdb::read(value, &mut |piece| building.take(work, &piece)).map_err(fault)?;
     let saved = building.save(work)?;
     execution.tell_new(saved, key);
-    execution.notify(Events::GENERIC, "restore", key);
+    execution.notify(EventClasses::GENERIC, "restore", key);
     execution.reply.ok();
     Ok(())
 }

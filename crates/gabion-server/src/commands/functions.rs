@@ -140,7 +140,7 @@ fn load(execution: &mut Execution<'_>) -> Result<()> {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn prepare(
-    engine: &mut Engine,
+    engine: &mut LuaEngine,
     code: &[u8],
     replaces: bool,
     without: &BTreeSet<Vec<u8>>,

@@ -25,7 +25,7 @@ use super::libraries::LIBRARY;
 use super::piece::{HASH_2, MODULE_2, Refused, Result, Take};
 use super::read::{Reader, Summed};
 use super::value;
-use crate::store::meta::Kind;
+use crate::store::meta::KeyType;
 
 const END: u8 = 255;
 const DATABASE: u8 = 254;
@@ -77,7 +77,7 @@ pub(crate) struct Key {
     /// When it expires, in milliseconds since 1970.
     pub(crate) expires_ms: Option<u64>,
     /// Its type.
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyType,
     form: u8,
 }
 

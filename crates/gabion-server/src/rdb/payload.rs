@@ -11,7 +11,7 @@ use super::read::Reader;
 use super::streams::{self, Version};
 use super::write::{push_length, push_string};
 use super::{checksum, value};
-use crate::store::meta::Kind;
+use crate::store::meta::KeyType;
 
 /// The version that is written, that of Redis 7.0; and that of hashes with fields that expire.
 pub(super) const VERSION: u16 = 10;
@@ -100,7 +100,7 @@ pub(crate) fn open(payload: &[u8]) -> Result<&[u8]> {
 }
 
 /// The type of an opened payload's value.
-pub(crate) fn kind(value: &[u8]) -> Result<Kind> {
+pub(crate) fn kind(value: &[u8]) -> Result<KeyType> {
     value::kind(*value.first().ok_or(Refused::Cut)?)
 }
 
@@ -122,18 +122,18 @@ pub(crate) fn read(value: &[u8], take: Take<'_>) -> Result<()> {
 mod tests {
     use super::super::piece::*;
     use super::*;
-    use crate::store::stream::{Consumer, Group, Id, Pending, StreamEntry};
+    use crate::store::stream::{ConsumerGroup, GroupConsumer, PendingEntry, StreamEntry, StreamId};
 
     /// The value of a payload, put together.
     fn collected(payload: &[u8]) -> Result<Value> {
         let value = open(payload)?;
         let mut whole = match kind(value)? {
-            Kind::String => Value::String(Vec::new()),
-            Kind::List => Value::List(Vec::new()),
-            Kind::Set => Value::Set(Vec::new()),
-            Kind::SortedSet => Value::SortedSet(Vec::new()),
-            Kind::Hash => Value::Hash(Vec::new()),
-            Kind::Stream => Value::Stream(StreamValue::default()),
+            KeyType::String => Value::String(Vec::new()),
+            KeyType::List => Value::List(Vec::new()),
+            KeyType::Set => Value::Set(Vec::new()),
+            KeyType::SortedSet => Value::SortedSet(Vec::new()),
+            KeyType::Hash => Value::Hash(Vec::new()),
+            KeyType::Stream => Value::Stream(StreamValue::default()),
         };
         read(value, &mut |piece| {
             match (&mut whole, piece) {
@@ -163,7 +163,7 @@ mod tests {
             }),
             (_, Piece::Ends(ends)) => stream.ends = ends,
             (_, Piece::Group(name, last, HasRead::Counted(read), pending)) => {
-                let group = Group {
+                let group = ConsumerGroup {
                     last,
                     read,
                     pending,
@@ -185,12 +185,12 @@ mod tests {
         }
     }
 
-    fn id(ms: u64, seq: u64) -> Id {
-        Id { ms, seq }
+    fn id(ms: u64, seq: u64) -> StreamId {
+        StreamId { ms, seq }
     }
 
-    fn pending(delivered_ms: u64, deliveries: u64, consumer: &str) -> Pending {
-        Pending {
+    fn pending(delivered_ms: u64, deliveries: u64, consumer: &str) -> PendingEntry {
+        PendingEntry {
             delivered_ms,
             deliveries,
             consumer: consumer.as_bytes().to_vec(),
@@ -210,9 +210,9 @@ mod tests {
         let mut entries: Vec<_> = entries.collect();
         entries.sort_by_key(|entry| entry.id);
         let last = entries.last().map_or(id(9, 9), |entry| entry.id);
-        let consumer = |seen_ms, pending| Consumer { seen_ms, pending };
+        let consumer = |seen_ms, pending| GroupConsumer { seen_ms, pending };
         let read = GroupValue {
-            group: Group {
+            group: ConsumerGroup {
                 last,
                 read: Some(count),
                 pending: 3,
@@ -503,7 +503,7 @@ mod tests {
     fn streams_of_all_versions_are_read() {
         let all = stream(30);
         let mut less = all.clone();
-        less.ends.deleted = Id::MIN;
+        less.ends.deleted = StreamId::MIN;
         less.ends.added = 30;
         for (version, form, expected, uncounted_groups) in [
             (Version::One, STREAM, &less, 2),

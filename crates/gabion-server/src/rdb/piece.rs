@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::fault::Fault;
-use crate::store::stream::{Consumer, Group, Id, Pending, StreamEntry};
+use crate::store::stream::{ConsumerGroup, GroupConsumer, PendingEntry, StreamEntry, StreamId};
 
 // The forms of values.
 pub(super) const STRING: u8 = 0;
@@ -68,9 +68,9 @@ pub(crate) struct StreamValue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ends {
     /// The last id.
-    pub(crate) last: Id,
+    pub(crate) last: StreamId,
     /// The greatest id that was deleted.
-    pub(crate) deleted: Id,
+    pub(crate) deleted: StreamId,
     /// Entries that were ever added.
     pub(crate) added: u64,
 }
@@ -79,11 +79,11 @@ pub(crate) struct Ends {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupValue {
     /// The group itself.
-    pub(crate) group: Group,
+    pub(crate) group: ConsumerGroup,
     /// Entries that wait, in order.
-    pub(crate) pendings: Vec<(Id, Pending)>,
+    pub(crate) pendings: Vec<(StreamId, PendingEntry)>,
     /// Consumers, by name.
-    pub(crate) consumers: Vec<(Vec<u8>, Consumer)>,
+    pub(crate) consumers: Vec<(Vec<u8>, GroupConsumer)>,
 }
 
 /// A part of a value that is read.
@@ -100,16 +100,16 @@ pub(crate) enum Piece<'a> {
     /// A field of a hash, its value, and when it expires.
     Field(&'a [u8], &'a [u8], Option<u64>),
     /// The next entry of a stream: its id, its fields and values in turn.
-    Entry(Id, &'a [Cow<'a, [u8]>]),
+    Entry(StreamId, &'a [Cow<'a, [u8]>]),
     /// What a stream remembers, behind all of its entries.
     Ends(Ends),
     /// A group of a stream: its name, the last id that it was given, how many entries it has read,
     /// and how many wait.
-    Group(&'a [u8], Id, HasRead, u64),
+    Group(&'a [u8], StreamId, HasRead, u64),
     /// A consumer of a group: the names of both.
-    Consumer(&'a [u8], &'a [u8], Consumer),
+    Consumer(&'a [u8], &'a [u8], GroupConsumer),
     /// An entry that waits, of a group.
-    Pending(&'a [u8], Id, &'a Pending),
+    Pending(&'a [u8], StreamId, &'a PendingEntry),
 }
 
 /// How many entries a group has read.

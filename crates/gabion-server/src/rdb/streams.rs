@@ -29,7 +29,7 @@ use super::packs::{Item, Listpack, listpack};
 use super::piece::{Ends, GroupValue, HasRead, Piece, Refused, Result, StreamValue, Take};
 use super::read::Reader;
 use super::write::{push_length, push_string};
-use crate::store::stream::{Consumer, Id, Pending, StreamEntry};
+use crate::store::stream::{GroupConsumer, PendingEntry, StreamEntry, StreamId};
 
 /// The entry was deleted.
 const DELETED: i64 = 1;
@@ -50,7 +50,7 @@ pub(super) enum Version {
 
 /// An entry of a group that waits, while its consumer is looked for.
 struct Waiting {
-    id: Id,
+    id: StreamId,
     delivered_ms: u64,
     deliveries: u64,
     has_consumer: bool,
@@ -66,7 +66,7 @@ pub(super) fn read<R: Read>(
     let mut count = 0;
     for _ in 0..reader.length()? {
         let key = reader.string()?;
-        let key = Id::of(&key).filter(|_| key.len() == 16);
+        let key = StreamId::of(&key).filter(|_| key.len() == 16);
         let key = key.ok_or(Refused::Broken("the key of a stream's node is no id"))?;
         let pack = reader.string()?;
         count += read_node(&pack, key, &mut last_entry, take)?;
@@ -74,7 +74,7 @@ pub(super) fn read<R: Read>(
     let length = reader.length()?;
     let mut ends = Ends {
         last: read_id(reader)?,
-        deleted: Id::MIN,
+        deleted: StreamId::MIN,
         added: length,
     };
     if version >= Version::Two {
@@ -98,20 +98,25 @@ pub(super) fn read<R: Read>(
     Ok(())
 }
 
-fn read_id<R: Read>(reader: &mut Reader<R>) -> Result<Id> {
-    Ok(Id {
+fn read_id<R: Read>(reader: &mut Reader<R>) -> Result<StreamId> {
+    Ok(StreamId {
         ms: reader.length()?,
         seq: reader.length()?,
     })
 }
 
-fn read_raw_id<R: Read>(reader: &mut Reader<R>) -> Result<Id> {
+fn read_raw_id<R: Read>(reader: &mut Reader<R>) -> Result<StreamId> {
     let bytes: [u8; 16] = reader.chunk()?;
-    Id::of(&bytes).ok_or(Refused::Cut)
+    StreamId::of(&bytes).ok_or(Refused::Cut)
 }
 
 /// Gives away the entries of a node; returns how many there were.
-fn read_node(pack: &[u8], key: Id, last: &mut Option<Id>, take: Take<'_>) -> Result<u64> {
+fn read_node(
+    pack: &[u8],
+    key: StreamId,
+    last: &mut Option<StreamId>,
+    take: Take<'_>,
+) -> Result<u64> {
     let mut items = listpack(pack);
     let (live, deleted) = (items.unsigned()?, items.unsigned()?);
     let mut common = Vec::new();
@@ -125,7 +130,7 @@ fn read_node(pack: &[u8], key: Id, last: &mut Option<Id>, take: Take<'_>) -> Res
     let mut fields: Vec<Item<'_>> = Vec::new();
     for _ in 0..all {
         let (flags, ms, seq) = (items.number()?, items.number()?, items.number()?);
-        let id = Id {
+        let id = StreamId {
             ms: key.ms.wrapping_add_signed(ms),
             seq: key.seq.wrapping_add_signed(seq),
         };
@@ -215,12 +220,12 @@ fn read_consumer<R: Read>(
         reader.moment()?;
     }
     let count = reader.length()?;
-    let consumer = Consumer {
+    let consumer = GroupConsumer {
         seen_ms,
         pending: count,
     };
     take(Piece::Consumer(group, &name, consumer))?;
-    let mut pending = Pending {
+    let mut pending = PendingEntry {
         delivered_ms: 0,
         deliveries: 0,
         consumer: name,
@@ -255,7 +260,10 @@ pub(super) fn write(out: &mut Vec<u8>, stream: &StreamValue, version: Version) {
     push_length(out, stream.entries.len() as u64);
     push_id(out, stream.ends.last);
     if version >= Version::Two {
-        let first = stream.entries.first().map_or(Id::MIN, |entry| entry.id);
+        let first = stream
+            .entries
+            .first()
+            .map_or(StreamId::MIN, |entry| entry.id);
         push_id(out, first);
         push_id(out, stream.ends.deleted);
         push_length(out, stream.ends.added);
@@ -267,14 +275,14 @@ pub(super) fn write(out: &mut Vec<u8>, stream: &StreamValue, version: Version) {
     }
 }
 
-fn push_id(out: &mut Vec<u8>, id: Id) {
+fn push_id(out: &mut Vec<u8>, id: StreamId) {
     push_length(out, id.ms);
     push_length(out, id.seq);
 }
 
 /// Appends a node of the first entries; returns the others.
 fn write_node<'e>(out: &mut Vec<u8>, entries: &'e [StreamEntry]) -> &'e [StreamEntry] {
-    let key = entries.first().map_or(Id::MIN, |entry| entry.id);
+    let key = entries.first().map_or(StreamId::MIN, |entry| entry.id);
     let mut written = Listpack::default();
     let (mut count, mut rest) = (0, entries);
     while let Some((entry, others)) = rest.split_first() {

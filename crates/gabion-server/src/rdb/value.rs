@@ -11,21 +11,21 @@ use super::piece::{
 };
 use super::read::Reader;
 use super::streams::{self, Version};
-use crate::store::meta::Kind;
+use crate::store::meta::KeyType;
 
 /// The type of a value in that form.
 ///
 /// # Errors
 /// For a form that is not known.
-pub(super) fn kind(form: u8) -> Result<Kind> {
+pub(super) fn kind(form: u8) -> Result<KeyType> {
     Ok(match form {
-        STRING => Kind::String,
-        LIST | LIST_ZIPLIST | LIST_QUICKLIST | LIST_QUICKLIST_2 => Kind::List,
-        SET | SET_INTSET | SET_LISTPACK => Kind::Set,
-        SORTED_SET | SORTED_SET_2 | SORTED_SET_ZIPLIST | SORTED_SET_LISTPACK => Kind::SortedSet,
+        STRING => KeyType::String,
+        LIST | LIST_ZIPLIST | LIST_QUICKLIST | LIST_QUICKLIST_2 => KeyType::List,
+        SET | SET_INTSET | SET_LISTPACK => KeyType::Set,
+        SORTED_SET | SORTED_SET_2 | SORTED_SET_ZIPLIST | SORTED_SET_LISTPACK => KeyType::SortedSet,
         HASH | HASH_2 | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK | HASH_METADATA
-        | HASH_LISTPACK_EX => Kind::Hash,
-        STREAM | STREAM_2 | STREAM_3 => Kind::Stream,
+        | HASH_LISTPACK_EX => KeyType::Hash,
+        STREAM | STREAM_2 | STREAM_3 => KeyType::Stream,
         MODULE | MODULE_2 => return Err(Refused::Unknown("a value of a module".to_owned())),
         _ => {
             let sentence = format!("a value of type {form}, which this server does not know");
@@ -40,15 +40,15 @@ pub(super) fn kind(form: u8) -> Result<Kind> {
 /// When it is none; and what `take` says.
 pub(super) fn read<R: Read>(reader: &mut Reader<R>, form: u8, take: Take<'_>) -> Result<()> {
     let count = match kind(form)? {
-        Kind::String => {
+        KeyType::String => {
             take(Piece::String(&reader.string()?))?;
             return Ok(());
         }
-        Kind::List => list(reader, form, take)?,
-        Kind::Set => set(reader, form, take)?,
-        Kind::SortedSet => sorted_set(reader, form, take)?,
-        Kind::Hash => hash(reader, form, take)?,
-        Kind::Stream => {
+        KeyType::List => list(reader, form, take)?,
+        KeyType::Set => set(reader, form, take)?,
+        KeyType::SortedSet => sorted_set(reader, form, take)?,
+        KeyType::Hash => hash(reader, form, take)?,
+        KeyType::Stream => {
             let version = match form {
                 STREAM => Version::One,
                 STREAM_2 => Version::Two,

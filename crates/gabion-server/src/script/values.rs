@@ -20,7 +20,7 @@
 use mlua::{Lua, Table, Value};
 
 use super::host::pairs;
-use crate::resp::reply::Reply;
+use crate::resp::reply::ReplyBuffer;
 
 /// The deepest table that is answered.
 const DEPTH_MAX: usize = 512;

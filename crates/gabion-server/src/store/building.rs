@@ -13,11 +13,11 @@
 //!   work goes through a transaction.
 
 use super::hash::Hash;
-use super::list::{End, List};
+use super::list::{List, ListEnd};
 use super::members::Members;
-use super::meta::{Head, Kind, Saved};
-use super::scored::ScoredSet;
-use super::stream::{Group, Stream};
+use super::meta::{KeyType, RecordHead, SaveOutcome};
+use super::scored::SortedSet;
+use super::stream::{ConsumerGroup, Stream};
 use super::work::Work;
 use crate::fault::{Fault, Result};
 use crate::rdb::{HasRead, Piece};
@@ -26,10 +26,10 @@ use crate::rdb::{HasRead, Piece};
 #[derive(Debug)]
 enum Open {
     /// With what has become of it.
-    String(Saved),
+    String(SaveOutcome),
     List(List),
     Set(Members),
-    SortedSet(ScoredSet),
+    SortedSet(SortedSet),
     Hash(Hash),
     Stream(Stream),
 }
@@ -39,7 +39,7 @@ enum Open {
 pub(crate) struct Building<'k> {
     space: u16,
     key: &'k [u8],
-    kind: Kind,
+    kind: KeyType,
     expires_ms: Option<u64>,
     open: Option<Open>,
     is_saved: bool,
@@ -50,7 +50,7 @@ impl<'k> Building<'k> {
     pub(crate) fn new(
         space: u16,
         key: &'k [u8],
-        kind: Kind,
+        kind: KeyType,
         expires_ms: Option<u64>,
     ) -> Building<'k> {
         Building {
@@ -75,28 +75,28 @@ impl<'k> Building<'k> {
         };
         let (space, saved) = (self.space, saved.as_ref());
         Ok(match self.kind {
-            Kind::String => Open::String(Saved::Same),
-            Kind::List => {
+            KeyType::String => Open::String(SaveOutcome::Same),
+            KeyType::List => {
                 let mut list = List::of(space, saved)?;
                 list.expire(self.expires_ms);
                 Open::List(list)
             }
-            Kind::Set => {
-                let mut set = Members::of(space, saved, Kind::Set)?;
+            KeyType::Set => {
+                let mut set = Members::of(space, saved, KeyType::Set)?;
                 set.expire(self.expires_ms);
                 Open::Set(set)
             }
-            Kind::SortedSet => {
-                let mut set = ScoredSet::of(space, saved)?;
+            KeyType::SortedSet => {
+                let mut set = SortedSet::of(space, saved)?;
                 set.expire(self.expires_ms);
                 Open::SortedSet(set)
             }
-            Kind::Hash => {
+            KeyType::Hash => {
                 let mut hash = Hash::of(work, space, saved)?;
                 hash.expire(self.expires_ms);
                 Open::Hash(hash)
             }
-            Kind::Stream => {
+            KeyType::Stream => {
                 let mut stream = Stream::create(work, space)?;
                 stream.expire(self.expires_ms);
                 Open::Stream(stream)
@@ -115,10 +115,12 @@ impl<'k> Building<'k> {
         };
         match (&mut open, piece) {
             (Open::String(saved), Piece::String(bytes)) => {
-                let head = Head::STRING.expiring(self.expires_ms);
+                let head = RecordHead::STRING.expiring(self.expires_ms);
                 *saved = work.put_collection(self.space, self.key, head, &[bytes])?;
             }
-            (Open::List(list), Piece::Element(element)) => list.push(work, End::Right, element)?,
+            (Open::List(list), Piece::Element(element)) => {
+                list.push(work, ListEnd::Right, element)?
+            }
             (Open::Set(set), Piece::Member(member)) => {
                 set.set(work, member, &[])?;
             }
@@ -141,9 +143,9 @@ impl<'k> Building<'k> {
     ///
     /// # Errors
     /// Of the store.
-    pub(crate) fn save(&mut self, work: &mut Work) -> Result<Saved> {
+    pub(crate) fn save(&mut self, work: &mut Work) -> Result<SaveOutcome> {
         let saved = match self.open.take() {
-            None => Saved::Same,
+            None => SaveOutcome::Same,
             Some(Open::String(saved)) => saved,
             Some(Open::List(list)) => list.save_to(work, self.key)?,
             Some(Open::Set(set)) => set.save_to(work, self.key)?,
@@ -156,7 +158,7 @@ impl<'k> Building<'k> {
                 saved
             }
         };
-        self.is_saved |= matches!(saved, Saved::New | Saved::Changed);
+        self.is_saved |= matches!(saved, SaveOutcome::New | SaveOutcome::Changed);
         Ok(saved)
     }
 }
@@ -174,7 +176,7 @@ fn take_of_stream(stream: &mut Stream, work: &mut Work, piece: &Piece<'_>) -> Re
             stream.added = ends.added;
         }
         Piece::Group(name, last, has_read, pending) => {
-            let group = Group {
+            let group = ConsumerGroup {
                 last: *last,
                 read: match has_read {
                     HasRead::Counted(read) => *read,

@@ -27,7 +27,7 @@
 use std::ops::Bound;
 
 use super::keys::{after_prefix, from_ordered, ordered};
-use super::meta::{Head, Kind, Meta, Saved};
+use super::meta::{KeyRecord, KeyType, RecordHead, SaveOutcome};
 use super::packed;
 use super::work::{Room, Work};
 use crate::execution::Execution;
@@ -105,7 +105,7 @@ impl StreamId {
     }
 
     /// The id at the front of bytes.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Id> {
+    pub(crate) fn of(bytes: &[u8]) -> Option<StreamId> {
         let (ms, rest) = bytes.split_first_chunk()?;
         let seq = rest.first_chunk()?;
         Some(StreamId {
@@ -261,7 +261,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Work::put`].
-    pub(crate) fn save_to(&self, work: &mut Work, key: &[u8]) -> Result<Saved> {
+    pub(crate) fn save_to(&self, work: &mut Work, key: &[u8]) -> Result<SaveOutcome> {
         let mut body = Vec::with_capacity(64);
         for number in [self.length, self.added] {
             body.extend_from_slice(&number.to_le_bytes());
