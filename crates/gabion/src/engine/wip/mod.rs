@@ -336,6 +336,9 @@ impl Wip {
                 if wanted.encode() != keyspace.own.get().encode() {
                     let (id, options) = (keyspace.id, wanted.clone());
                     self.apply(&mut versions, &[VersionEdit::SetOptions { id, options }])?;
+                    let leader = &mut *self.leader.write();
+                    let (last, options) = (leader.next_seq() - 1, &wanted.encode());
+                    self.tell(leader, last, id, KeyspaceEvent::Options { options });
                 }
                 keyspace.own.set(wanted);
             }
@@ -363,6 +366,7 @@ impl Wip {
         self.apply(&mut versions, &edits)?;
         let bucket = Bucket::new((id, bucket), &[], None, self.empty_state());
         let router = Router::new(vec![Arc::new(bucket)]);
+        let encoded = options.encode();
         let own = LiveKeyspaceOptions::new(options, false);
         let keyspace = Arc::new(WipKeyspace::new(id, name, router, own));
         // ORDER: Relaxed; a figure that orders nothing.
@@ -371,6 +375,10 @@ impl Wip {
         let leader = &mut *self.leader.write();
         let last = leader.next_seq() - 1;
         self.tell(leader, last, id, KeyspaceEvent::Made { name });
+        if !encoded.is_empty() {
+            let options = &encoded;
+            self.tell(leader, last, id, KeyspaceEvent::Options { options });
+        }
         Ok(keyspace)
     }
 
