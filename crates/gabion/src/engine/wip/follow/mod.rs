@@ -80,6 +80,8 @@
 //! behind them, in segments that say so. After any error the next catch-up begins anew.
 
 pub(super) mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
