@@ -96,8 +96,8 @@ mod transaction;
 mod types;
 
 pub use backup::{
-    BackupInfo, BackupList, BackupOptions, BackupProgress, BackupRepository, Keep, PruneReport,
-    VerifyReport,
+    ArchivedLog, BackupInfo, BackupList, BackupLog, BackupOptions, BackupProgress,
+    BackupRepository, Keep, PruneReport, RestoreUntil, RestoredUntil, VerifyReport,
 };
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};

@@ -121,6 +121,7 @@ use partition::Partition;
 use writepath::FlexWriteHalf;
 
 pub(super) use layout::{ROOT_NAME, check_root, is_own_file};
+pub(super) use recovery::log_place;
 pub(super) use repair::repair;
 pub(crate) use scan::FlexScan;
 pub(super) use verify::check_disk;

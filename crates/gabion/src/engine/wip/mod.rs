@@ -97,6 +97,7 @@ use writepath::dirty_buckets::DirtyBuckets;
 use writepath::grouped::BatchTargets;
 use writepath::{PublishOrder, WipWriteHalf};
 
+pub(super) use checkpoint::log_place;
 pub(crate) use jobs::ingest::WipIngest;
 pub(super) use manifest::check_root;
 pub(crate) use readpath::scan::WipScan;
