@@ -241,7 +241,7 @@ fn operations(
                     first: Slice::new(first),
                     last: Slice::new(last),
                 },
-                KeyspaceEvent::Void => return Ok(Vec::new()),
+                KeyspaceEvent::Void | KeyspaceEvent::Options { .. } => return Ok(Vec::new()),
             };
             Ok(vec![Operation {
                 keyspace,

@@ -15,8 +15,8 @@ use crate::engine::{EngineHandle, Write};
 use crate::new_dir::{fill, fill_new_dir};
 use crate::store_handle::{OpenedStore, StoreHandle};
 use crate::{
-    BackupInfo, BackupOptions, BackupRepository, Durability, Engine, Error, Iter, Keyspace,
-    KeyspaceOptions, Options, Result, Slice, Snapshot, Stats, WriteBatch,
+    ArchivedLog, BackupInfo, BackupOptions, BackupRepository, Durability, Engine, Error, Iter,
+    Keyspace, KeyspaceOptions, Options, Result, Slice, Snapshot, Stats, WriteBatch,
 };
 
 /// Name of the keyspace that the methods of [`Db`] use.
@@ -542,6 +542,9 @@ impl Db {
     /// tables until they are copied. The backup is on the medium when this returns. An interrupted
     /// backup does not count as one; the next one clears it away.
     ///
+    /// With [`BackupOptions::archive_log`], the log is archived first, as by [`Db::archive_log`],
+    /// and goes on behind this backup.
+    ///
     /// [`BackupRepository`] has an example.
     ///
     /// # Errors
@@ -553,11 +556,57 @@ impl Db {
         repository: &BackupRepository,
         options: BackupOptions<'_>,
     ) -> Result<BackupInfo> {
-        let origin = BackupOrigin {
+        repository.create(&self.origin(), options)
+    }
+
+    /// Adds to a repository what was written since the last backup with the log
+    /// ([`BackupOptions::archive_log`]), or since the last call: all writes acknowledged before the
+    /// call. [`BackupRepository::restore_until`] restores the store to any of them. Reads and
+    /// writes continue meanwhile.
+    ///
+    /// Costs a sync of the store's log, a read of what is new of it, and a file of that size in the
+    /// repository; nothing is written if nothing is new. Call it as often as you would like to have
+    /// the last writes safe: every few seconds or minutes. In between the store keeps its log for
+    /// the repository, as for a [consumer](Db::consumer), up to
+    /// [`Options::changes_bytes_max`](crate::Options::changes_bytes_max).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = |name: &str| dir.path().join(name);
+    /// use gabion::{BackupOptions, BackupRepository, Db, RestoreUntil};
+    ///
+    /// let db = Db::open(path("store"))?;
+    /// let repository = BackupRepository::create_or_open(path("backups"))?;
+    /// db.backup(&repository, BackupOptions::default().archive_log(true))?;
+    /// db.put("basket", "stones")?;
+    /// let before = db.position()?.number();
+    /// db.delete("basket")?;
+    /// db.archive_log(&repository, BackupOptions::default())?;
+    ///
+    /// let until = RestoreUntil::Position(before);
+    /// repository.restore_until(None, until, path("restored"), BackupOptions::default())?;
+    /// let restored = Db::open(path("restored"))?;
+    /// assert_eq!(restored.get("basket")?.as_deref(), Some(&b"stones"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::LogArchiveEnded`] if nothing can follow what is archived, as after an
+    /// [ingest](crate::Keyspace::ingest): make a backup with the log then. Else as [`Db::backup`].
+    pub fn archive_log(
+        &self,
+        repository: &BackupRepository,
+        options: BackupOptions<'_>,
+    ) -> Result<ArchivedLog> {
+        repository.archive(&self.origin(), options)
+    }
+
+    fn origin(&self) -> BackupOrigin<'_> {
+        BackupOrigin {
             engine: self.engine(),
             path: self.path(),
-        };
-        repository.create(&origin, options, |staging| self.handle().backup(staging))
+            handle: self.handle(),
+        }
     }
 
     /// Waits until no background work is due, as if no more writes would come: the store does at

@@ -284,6 +284,27 @@ pub enum Error {
         what: String,
     },
 
+    /// Nothing can follow what a repository has of a store's log.
+    #[error(
+        "the log in the repository ends at position {position}: {why}. Make a backup with the log, \
+         with which it begins anew"
+    )]
+    LogArchiveEnded {
+        /// The number of the last write that it has; 0 if it has none.
+        position: u64,
+        /// What cannot be archived.
+        why: &'static str,
+    },
+
+    /// A repository has no backup and no log from which a store of that moment can be made.
+    #[error("no store can be restored to {until}: {why}")]
+    NotRestorable {
+        /// The moment asked for.
+        until: String,
+        /// What the repository has instead.
+        why: String,
+    },
+
     /// The listener of a backup, a restore or a verification cancelled it.
     #[error("the operation was cancelled before it finished")]
     Cancelled,

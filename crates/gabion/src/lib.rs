@@ -96,8 +96,8 @@ mod transaction;
 mod types;
 
 pub use backup::{
-    BackupInfo, BackupList, BackupOptions, BackupProgress, BackupRepository, PruneReport,
-    RetentionPolicy, VerifyReport,
+    ArchivedLog, BackupInfo, BackupList, BackupLog, BackupOptions, BackupProgress,
+    BackupRepository, PruneReport, RestoreUntil, RestoredUntil, RetentionPolicy, VerifyReport,
 };
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};

@@ -51,7 +51,9 @@ fn create(arguments: &CreateArguments, output: &mut Output) -> Result<(), Failur
     refuse_without_backups(db.engine())?;
     let repo = &arguments.repository.repo;
     let repository = BackupRepository::create_or_open(repo)?;
-    let made = with_bar(&arguments.rate, |options| db.backup(&repository, options));
+    let made = with_bar(&arguments.rate, |options| {
+        db.backup(&repository, options.archive_log(arguments.log))
+    });
     let closed = db.close();
     let made = made?;
     closed?;
@@ -104,9 +106,10 @@ fn verify(arguments: &VerifyArguments, output: &mut Output) -> Result<(), Failur
     } else {
         print_problems(&report.problems, output).and_then(|()| {
             output.line(&format!(
-                "verified: {}, {} with {}",
+                "verified: {}, {}, {} with {}",
                 counted(report.backups, "backup", "backups"),
                 counted(report.objects, "object", "objects"),
+                counted(report.log_parts, "part of logs", "parts of logs"),
                 bytes_text(report.bytes)
             ))
         })
@@ -133,17 +136,34 @@ fn verdict(problems: &[Problem], shown: Result<(), Failure>) -> Result<(), Failu
 fn restore(arguments: &RestoreArguments, output: &mut Output) -> Result<(), Failure> {
     let repository = BackupRepository::open(&arguments.repository.repo)?;
     let (id, to) = (arguments.id, &arguments.db);
-    with_bar(&arguments.rate, |options| {
-        repository.restore(id, to, options)
-    })?;
+    let until = with_bar(&arguments.rate, |options| match (arguments.until, id) {
+        (Some(until), id) => {
+            let restored = repository.restore_until(id, until, to, options)?;
+            Ok((restored.backup, Some(restored.position)))
+        }
+        (None, id) => {
+            // The arguments have it then.
+            let id = id.unwrap_or(0);
+            repository.restore(id, to, options)?;
+            Ok((id, None))
+        }
+    });
+    let (id, position) = until?;
     let backups = repository.list()?.backups;
     let restored = backups.iter().find(|backup| backup.id == id);
     if arguments.repository.json {
-        return output.json(&restored.map(as_json));
+        let mut value = restored.map(as_json);
+        if let (Some(value), Some(position)) = (&mut value, position) {
+            value["restored_position"] = position.into();
+        }
+        return output.json(&value);
     }
     let bytes = restored.map_or(0, |backup| backup.bytes);
+    let log = position.map_or(String::new(), |position| {
+        format!(", and its log up to position {position}")
+    });
     output.line(&format!(
-        "backup {id} is restored to {}: {}",
+        "backup {id} is restored to {}: {}{log}",
         to.display(),
         bytes_text(bytes)
     ))
@@ -159,9 +179,10 @@ fn prune(arguments: &PruneArguments, output: &mut Output) -> Result<(), Failure>
         return output.json(&report);
     }
     output.line(&format!(
-        "removed: {}, {} with {}",
+        "removed: {}, {}, {} with {}",
         counted(report.removed.len() as u64, "backup", "backups"),
         counted(report.objects, "object", "objects"),
+        counted(report.log_parts, "part of logs", "parts of logs"),
         bytes_text(report.bytes)
     ))
 }
@@ -177,12 +198,19 @@ fn as_json(backup: &BackupInfo) -> Value {
         "bytes_copied": backup.bytes_copied,
         "files": backup.files,
         "files_copied": backup.files_copied,
+        "log": backup.log.map(|log| json!({
+            "position": log.position,
+            "archived_ms": u64::try_from(log.archived.as_millis()).unwrap_or(u64::MAX),
+        })),
     })
 }
 
 fn as_line(backup: &BackupInfo) -> String {
+    let log = backup.log.map_or(String::new(), |log| {
+        format!(" to {}, {} ago", log.position, ago(log.archived))
+    });
     format!(
-        "{}  {} ago  {} ({} new)  position {}  {}  {}",
+        "{}  {} ago  {} ({} new)  position {}{log}  {}  {}",
         backup.id,
         ago(backup.created),
         bytes_text(backup.bytes),

@@ -93,6 +93,65 @@ fn backups_are_made_listed_verified_restored_and_pruned() {
 }
 
 #[test]
+fn a_store_is_restored_to_writes_between_its_backups() {
+    for engine in ["wip", "flex"] {
+        let place = Place::new();
+        let repo = place.path("repo");
+        let repo = text(&repo);
+        let create = ["backup", "create", "--log", "--repo", repo, "--json"];
+        let mut positions = Vec::new();
+        for round in 0..3 {
+            for number in 0..4 {
+                let value = format!("{round}{number}");
+                place.ok(&["put", "key", &value, "--engine", engine]);
+            }
+            let made: Value = serde_json::from_str(&place.ok(&create)).unwrap();
+            positions.push(made["position"].as_u64().unwrap());
+            assert_eq!(made["log"]["position"], made["position"]);
+        }
+        let list = json(&["backup", "list", "--repo", repo, "--json"]);
+        for backup in list["backups"].as_array().unwrap() {
+            assert_eq!(backup["log"]["position"], positions[2]);
+        }
+        let lines = bare(&["backup", "list", "--repo", repo]).stdout;
+        names(
+            &lines,
+            &[&format!("position {} to {}", positions[0], positions[2])],
+        );
+        for number in 1..4 {
+            let restored = Place::new();
+            let position = (positions[0] + number).to_string();
+            let arguments = ["backup", "restore", "--until", &position, "--repo", repo];
+            let said = restored.ok(&arguments);
+            names(&said, &["backup 1", &format!("up to position {position}")]);
+            let value = format!("1{}\n", number - 1);
+            assert_eq!(restored.ok(&["get", "key"]), value);
+        }
+        let restored = Place::new();
+        let arguments = ["backup", "restore", "1", "--until", "2100-01-01T00:00:00Z"];
+        let said = restored.ok(&[&arguments[..], &["--repo", repo, "--json"]].concat());
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(
+            (&said["id"], &said["restored_position"]),
+            (&1.into(), &positions[2].into())
+        );
+        assert_eq!(restored.ok(&["get", "key"]), "23\n");
+        let late = restored.path("late");
+        let beyond = (positions[2] + 1).to_string();
+        let arguments = ["backup", "restore", "--until", &beyond, "--repo", repo];
+        let refused = bare(&[&arguments[..], &["--db", text(&late)]].concat());
+        names(sentence(&refused), &["ends at position"]);
+        let report = json(&["backup", "verify", "--repo", repo, "--json"]);
+        assert_eq!(
+            (&report["log_parts"], &report["backups"]),
+            (&2.into(), &3.into())
+        );
+        let said = bare(&["backup", "prune", "--repo", repo, "--keep", "1"]).stdout;
+        names(&said, &["removed: 2 backups", "2 parts of logs"]);
+    }
+}
+
+#[test]
 fn bad_repositories_and_backups_are_told() {
     let place = Place::new();
     place.ok(&["put", "stone", "granite"]);
@@ -154,6 +213,8 @@ fn bad_repositories_and_backups_are_told() {
         &["backup", "prune", "--repo", repo, "--older-than", "soon"],
         &["backup", "verify", "one", "--repo", repo],
         &["backup", "verify", "--repo", repo, "--rate", "0"],
+        &["backup", "restore", "--repo", repo],
+        &["backup", "restore", "1", "--repo", repo, "--until", "soon"],
         &["backup", "list"],
     ] {
         assert_eq!(bare(wrong).status, Some(2), "{wrong:?}");

@@ -1,30 +1,33 @@
 //! Making a backup.
 //!
 //! # Order
-//! What others have left is cleared; the engine gives a moment, and writes its small files to the
-//! repository under names that begin with `new-`; pieces that are not known become objects, and so
+//! What others have left is cleared; the log is archived up to now, if it is to be (`archive`); the
+//! engine gives a moment, and writes its small files to the repository under names that begin with
+//! `new-`; pieces that are not known become objects, and so
 //! do the small files; the directory is synced; the description is written (B1); what nobody
 //! names is removed.
 
 use std::collections::HashMap;
 
-use gabion_media::{Disk, TEMPORARY_SUFFIX};
+use gabion_media::TEMPORARY_SUFFIX;
 
-use super::layout::{BackupDescription, BackupFile, FilePiece};
+use super::layout::{BackupDescription, BackupFile, FilePiece, LogLink};
 use super::objects::{ObjectHash, ObjectStore, STEP_BYTES};
+use super::part::LogParts;
 use super::source::{BackupSource, KnownPieces, SourceFile};
 use super::transfer::{BackupOptions, Transfer};
 use super::{BackupInfo, BackupOrigin, BackupRepository, Descriptions};
 use crate::Result;
 use crate::names::LOCK;
+use crate::options::Durability;
 
 /// How the names of the files begin that an engine writes for a moment.
 const STAGED_PREFIX: &str = "new-";
 
 /// A backup that is being made.
-struct Making<'m> {
+struct Making<'m, 't> {
     objects: ObjectStore<'m>,
-    transfer: Transfer<'m>,
+    transfer: &'m mut Transfer<'t>,
     /// What earlier backups know unread.
     known: HashMap<KnownPieces, (ObjectHash, u64)>,
     files: Vec<BackupFile>,
@@ -33,21 +36,18 @@ struct Making<'m> {
 }
 
 impl BackupRepository {
-    /// Makes a backup of the moment that `take` gives, which writes small files to the disk that it
-    /// is given.
+    /// Makes a backup of a store as it is now.
     pub(crate) fn create(
         &self,
         origin: &BackupOrigin<'_>,
         options: BackupOptions<'_>,
-        take: impl FnOnce(&Disk) -> Result<BackupSource>,
     ) -> Result<BackupInfo> {
         let _lock = self.disk.lock(LOCK)?;
         self.clear_left()?;
         let created = self.clock.unix_time();
         let earlier = self.descriptions()?;
         let id = self.ids()?.last().map_or(1, |last| last + 1);
-        let made = take(&self.disk.part(STAGED_PREFIX))
-            .and_then(|source| self.make(&source, &earlier, options));
+        let made = self.take(origin, (id, &earlier), options);
         let mut description = made.inspect_err(|_| {
             // The first error is the one to tell; the next backup clears the rest away.
             let _ = self.clear_left();
@@ -64,7 +64,36 @@ impl BackupRepository {
         if let Some(error) = removed {
             tracing::warn!(%error, "an object that no backup needs could not be removed yet");
         }
-        Ok(description.info(id))
+        Ok(description.info(id, &LogParts::default()))
+    }
+
+    /// Takes the moment of backup `id`, and its place in the log; makes its objects.
+    fn take(
+        &self,
+        origin: &BackupOrigin<'_>,
+        (id, earlier): (u64, &Descriptions),
+        options: BackupOptions<'_>,
+    ) -> Result<BackupDescription> {
+        let archives = options.archive_log;
+        let mut transfer = Transfer::new(options, 0);
+        let place = match archives {
+            true => Some(self.place_in_log(origin, (id, earlier), &mut transfer)?),
+            false => None,
+        };
+        let staging = self.disk.part(STAGED_PREFIX);
+        let source = origin.handle.backup(&staging, archives)?;
+        let taken_ms = self.now_ms();
+        if archives {
+            // What follows in the log goes on from tables, and the store loses nothing that the
+            // backup has.
+            origin.handle.flush()?;
+            origin.handle.persist(Durability::Sync)?;
+        }
+        let made = self.make(&source, earlier, &mut transfer)?;
+        Ok(BackupDescription {
+            log: place.map(|place| LogLink { place, taken_ms }),
+            ..made
+        })
     }
 
     /// Makes the objects of a backup, durably; what they are is in the description.
@@ -72,7 +101,7 @@ impl BackupRepository {
         &self,
         source: &BackupSource,
         earlier: &Descriptions,
-        options: BackupOptions<'_>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<BackupDescription> {
         let staged = self.disk.part(STAGED_PREFIX);
         let names = staged.list()?;
@@ -80,12 +109,13 @@ impl BackupRepository {
         for name in &names {
             bytes += staged.len_of(name)?;
         }
+        transfer.expect(bytes);
         let pieces = || earlier.good.iter().flat_map(|(_, own)| own.pieces());
         let named = pieces().map(|piece| piece.hash).collect();
         let known = pieces().filter_map(|own| Some((own.known?, (own.hash, own.len))));
         let mut making = Making {
             objects: ObjectStore::new(&self.disk, named),
-            transfer: Transfer::new(options, bytes),
+            transfer,
             known: known.collect(),
             files: Vec::new(),
             bytes_copied: 0,
@@ -120,7 +150,7 @@ impl BackupRepository {
     }
 }
 
-impl Making<'_> {
+impl Making<'_, '_> {
     fn add_all(&mut self, source: &BackupSource, staged: Vec<String>) -> Result<()> {
         for file in &source.files {
             self.add(file)?;
@@ -143,8 +173,8 @@ impl Making<'_> {
                 None => {
                     let from = (source.open)()?;
                     let (hash, is_new) = match source.len <= STEP_BYTES {
-                        true => self.objects.put_small(&from, place, &mut self.transfer)?,
-                        false => self.objects.put(&from, place, &mut self.transfer)?,
+                        true => self.objects.put_small(&from, place, self.transfer)?,
+                        false => self.objects.put(&from, place, self.transfer)?,
                     };
                     self.bytes_copied += if is_new { source.len } else { 0 };
                     hash
@@ -169,7 +199,7 @@ impl Making<'_> {
     /// Adds a file that the engine wrote for the moment.
     fn add_staged(&mut self, name: String) -> Result<()> {
         let staged = format!("{STAGED_PREFIX}{name}");
-        let (hash, len, is_new) = self.objects.put_staged(&staged, &mut self.transfer)?;
+        let (hash, len, is_new) = self.objects.put_staged(&staged, self.transfer)?;
         self.bytes_copied += if is_new { len } else { 0 };
         self.files_copied += u64::from(is_new);
         let piece = FilePiece {

@@ -15,6 +15,11 @@
 //! | created | milliseconds since 1970 |
 //! | position | sequence number of the last write |
 //! | bytes copied, files copied | what was new to the repository |
+//! | log | 1 byte, 0 or 1; if 1, the backup's place in an archived log (`archive`), then: |
+//! | chain | number of the backup with which the log begins |
+//! | place | 16 bytes: the position up to which it was archived before |
+//! | next keyspace | all keyspaces below this number are in a backup or in what is archived |
+//! | taken | milliseconds since 1970, when the backup's moment was over |
 //! | count of files | then, for each of them: |
 //! | name, length | of the file |
 //! | count of pieces | then, for each of them, in the order in which they lie in the file: |
@@ -35,6 +40,7 @@ use crate::engine::root_file::{RootFile, RootFileError};
 use crate::log::MalformedPayload;
 use crate::log::codec::{PayloadReader, put_bytes, put_varint};
 use crate::names::parse_number;
+use crate::position::Position;
 use crate::{Engine, Error, Result};
 
 /// Name of the file by which a repository is known.
@@ -78,7 +84,26 @@ pub(super) struct BackupDescription {
     pub(super) position: u64,
     pub(super) bytes_copied: u64,
     pub(super) files_copied: u64,
+    pub(super) log: Option<LogLink>,
     pub(super) files: Vec<BackupFile>,
+}
+
+/// Where a chain ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChainEnd {
+    pub(super) chain: u64,
+    pub(super) at: Position,
+    /// All keyspaces below this number are told of.
+    pub(super) next_keyspace: u32,
+}
+
+/// What of a log belongs to a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogLink {
+    /// What is archived behind this place follows the backup, or is in it already.
+    pub(super) place: ChainEnd,
+    /// Nothing in the backup was written later.
+    pub(super) taken_ms: u64,
 }
 
 /// A file of a backup.
@@ -140,6 +165,13 @@ fn encode(description: &BackupDescription, id: u64) -> Vec<u8> {
         put_varint(out, description.position);
         put_varint(out, description.bytes_copied);
         put_varint(out, description.files_copied);
+        out.push(u8::from(description.log.is_some()));
+        if let Some(LogLink { place, taken_ms }) = description.log {
+            put_varint(out, place.chain);
+            out.extend(place.at.to_bytes());
+            put_varint(out, place.next_keyspace.into());
+            put_varint(out, taken_ms);
+        }
         put_varint(out, description.files.len() as u64);
         for file in &description.files {
             put_bytes(out, file.name.as_bytes());
@@ -172,6 +204,18 @@ fn decode(bytes: &[u8], id: u64) -> Result<BackupDescription, RootFileError> {
         let position = reader.varint()?;
         let bytes_copied = reader.varint()?;
         let files_copied = reader.varint()?;
+        let log = match reader.u8()? {
+            0 => None,
+            1 => Some(LogLink {
+                place: ChainEnd {
+                    chain: reader.varint()?,
+                    at: Position::from_bytes(array(reader)?),
+                    next_keyspace: reader.varint_u32()?,
+                },
+                taken_ms: reader.varint()?,
+            }),
+            _ => return Err(reader.malformed("the log is neither archived nor not archived")),
+        };
         let mut files = Vec::new();
         let mut bytes: u64 = 0;
         for _ in 0..reader.varint()? {
@@ -188,6 +232,7 @@ fn decode(bytes: &[u8], id: u64) -> Result<BackupDescription, RootFileError> {
             position,
             bytes_copied,
             files_copied,
+            log,
             files,
         })
     })
@@ -223,12 +268,14 @@ fn decode_file(reader: &mut PayloadReader<'_>) -> Result<BackupFile, MalformedPa
     Ok(BackupFile { name, len, pieces })
 }
 
-fn text<'a>(reader: &mut PayloadReader<'a>) -> Result<&'a str, MalformedPayload> {
+pub(super) fn text<'a>(reader: &mut PayloadReader<'a>) -> Result<&'a str, MalformedPayload> {
     let bytes = reader.bytes()?;
     std::str::from_utf8(bytes).map_err(|_| reader.malformed("a name is not UTF-8"))
 }
 
-fn array<const N: usize>(reader: &mut PayloadReader<'_>) -> Result<[u8; N], MalformedPayload> {
+pub(super) fn array<const N: usize>(
+    reader: &mut PayloadReader<'_>,
+) -> Result<[u8; N], MalformedPayload> {
     let bytes = reader.take(N)?;
     let array = bytes.first_chunk::<N>();
     array
@@ -256,6 +303,7 @@ mod tests {
             position: 300,
             bytes_copied: 17,
             files_copied: 1,
+            log: None,
             files: vec![
                 BackupFile {
                     name: CURRENT.to_owned(),
@@ -279,7 +327,7 @@ mod tests {
         let bytes = encode(&description(), 2);
         assert_eq!(&bytes[..12], b"GABIONBK\x01\0\0\0");
         let mut golden = b"\x02\x03wip\x0c/data/stones".to_vec();
-        golden.extend([0x80, 0xd0, 0x95, 0xff, 0xbc, 0x31, 0xac, 0x02, 17, 1, 2]);
+        golden.extend([0x80, 0xd0, 0x95, 0xff, 0xbc, 0x31, 0xac, 0x02, 17, 1, 0, 2]);
         golden.extend(b"\x07CURRENT\0\0");
         golden.extend(b"\x140000000000000007.tbl\x28\x02");
         golden.extend([4, 10]);
@@ -292,6 +340,27 @@ mod tests {
         assert_eq!(decode(&bytes, 2), Ok(description()));
         assert_refuses_all_else(&bytes, |bytes| decode(bytes, 2));
         assert!(decode(&bytes, 3).is_err());
+
+        let with_log = BackupDescription {
+            log: Some(LogLink {
+                place: ChainEnd {
+                    chain: 9,
+                    at: Position::from_bytes([0xaa; 16]),
+                    next_keyspace: 5,
+                },
+                taken_ms: 300,
+            }),
+            ..description()
+        };
+        let bytes = encode(&with_log, 2);
+        let at = golden.iter().position(|byte| *byte == 17).unwrap() + 2;
+        let mut log = vec![1, 9];
+        log.extend([0xaa; 16]);
+        log.extend([5, 0xac, 0x02]);
+        golden.splice(at..=at, log);
+        assert_eq!(bytes[16..], golden);
+        assert_eq!(decode(&bytes, 2), Ok(with_log));
+        assert_refuses_all_else(&bytes, |bytes| decode(bytes, 2));
     }
 
     #[test]

@@ -16,9 +16,11 @@
 //! | `LOCK` | held while a backup is made or pruned, shared while objects are read |
 //! | `<id>.backup` | the description of a backup; 16 hexadecimal digits |
 //! | `<hash>.object` | an object; 64 hexadecimal digits |
+//! | `<id>.logpart` | a part of a store's log (`archive`); 16 hexadecimal digits |
+//! | `ARCHIVE` | the repository's own number, if it has parts of logs |
 //! | `*.tmp`, `new-*` | what is being written |
 //!
-//! `layout` has the bytes of root and descriptions.
+//! `layout` has the bytes of root and descriptions, `part` those of parts of logs.
 //!
 //! # Invariants
 //! - B1. An object is durable, with its name, before a description that names it is written. A
@@ -39,14 +41,18 @@
 //! |---|---|
 //! | `source` | a moment of a store, as its engine gives it |
 //! | `create`, `restore`, `verify`, `prune` | the four things that are done with a repository |
+//! | `archive`, `replay` | the log behind backups comes into it, and out of it |
 //! | `objects` | bytes become objects, and objects bytes |
-//! | `layout` | root and descriptions on the medium |
+//! | `layout`, `part` | root, descriptions and parts of logs on the medium |
 //! | `transfer` | progress, the limit on the rate, and the end on demand |
 
+mod archive;
 mod create;
 mod layout;
 mod objects;
+mod part;
 mod prune;
+mod replay;
 mod restore;
 pub(crate) mod source;
 mod transfer;
@@ -59,10 +65,14 @@ use std::time::Duration;
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
 use self::layout::{BackupDescription, ROOT, ROOT_NAME, backup_name, parse_backup_name};
+use self::part::{LogParts, part_name};
+use crate::engine::EngineHandle;
 use crate::names::LOCK;
 use crate::{Clock, Engine, Error, Problem, Result};
 
+pub use self::archive::ArchivedLog;
 pub use self::prune::{PruneReport, RetentionPolicy};
+pub use self::replay::{RestoreUntil, RestoredUntil};
 pub use self::transfer::{BackupOptions, BackupProgress};
 pub use self::verify::VerifyReport;
 
@@ -92,6 +102,8 @@ pub use self::verify::VerifyReport;
 pub struct BackupRepository {
     disk: Disk,
     clock: Clock,
+    /// Bytes of an archived log after which a round of a restore may end.
+    round_bytes: usize,
 }
 
 /// A backup.
@@ -116,6 +128,18 @@ pub struct BackupInfo {
     pub files: u64,
     /// Number of files with bytes that were new to the repository.
     pub files_copied: u64,
+    /// How far the log goes that is archived behind it; `None` if it was made without the log.
+    pub log: Option<BackupLog>,
+}
+
+/// How far a backup can be restored beyond itself: [`BackupRepository::restore_until`].
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupLog {
+    /// The sequence number of the last write that can be restored.
+    pub position: u64,
+    /// When it was archived: time since 1970.
+    pub archived: Duration,
 }
 
 /// The backups of a repository.
@@ -124,7 +148,7 @@ pub struct BackupInfo {
 pub struct BackupList {
     /// Those that can be read, oldest first.
     pub backups: Vec<BackupInfo>,
-    /// Descriptions that cannot.
+    /// Descriptions, and parts of the log, that cannot.
     pub problems: Vec<Problem>,
 }
 
@@ -238,6 +262,7 @@ impl BackupRepository {
         Ok(BackupRepository {
             disk,
             clock: Clock::system(),
+            round_bytes: replay::ROUND_BYTES,
         })
     }
 
@@ -248,25 +273,43 @@ impl BackupRepository {
         BackupRepository { clock, ..self }
     }
 
+    /// The same, with other rounds in which a restore replays the log.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_round_bytes(self, round_bytes: usize) -> BackupRepository {
+        BackupRepository {
+            round_bytes,
+            ..self
+        }
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         self.disk.path()
     }
 
-    /// The backups. Reads their descriptions only.
+    /// The backups. Reads their descriptions, and the heads of parts of the log.
     ///
     /// # Errors
     /// [`Error::Media`].
     pub fn list(&self) -> Result<BackupList> {
-        let Descriptions { good, bad } = self.descriptions()?;
-        let problem = |(id, error): &(u64, Error)| {
-            let file = self.disk.path_of(&backup_name(*id));
-            Problem::of(error, &file)
-        };
+        let all = self.descriptions()?;
+        let parts = self.parts()?;
+        let backups = all.good.iter().map(|(id, own)| own.info(*id, &parts));
         Ok(BackupList {
-            backups: good.iter().map(|(id, own)| own.info(*id)).collect(),
-            problems: bad.iter().map(problem).collect(),
+            backups: backups.collect(),
+            problems: self.unreadable(&all, &parts),
         })
+    }
+
+    /// The problems of descriptions and parts that cannot be read.
+    fn unreadable(&self, all: &Descriptions, parts: &LogParts) -> Vec<Problem> {
+        let problem = |name: String, error: &Error| Problem::of(error, &self.disk.path_of(&name));
+        let descriptions = all.bad.iter();
+        let descriptions = descriptions.map(|(id, error)| problem(backup_name(*id), error));
+        let parts = parts.bad.iter();
+        let parts = parts.map(|(id, error)| problem(part_name(*id), error));
+        descriptions.chain(parts).collect()
     }
 
     /// The numbers of all backups, in ascending order.
@@ -308,7 +351,16 @@ impl BackupRepository {
 }
 
 impl BackupDescription {
-    fn info(&self, id: u64) -> BackupInfo {
+    fn info(&self, id: u64, parts: &LogParts) -> BackupInfo {
+        let log = self.log.map(|link| {
+            let last = parts.behind(link.place).0.last().copied();
+            let (position, archived_ms) =
+                last.map_or((0, 0), |(_, last)| (last.to.number(), last.archived_ms));
+            BackupLog {
+                position: position.max(self.position),
+                archived: Duration::from_millis(archived_ms.max(link.taken_ms)),
+            }
+        });
         BackupInfo {
             id,
             created: Duration::from_millis(self.created_ms),
@@ -319,6 +371,7 @@ impl BackupDescription {
             bytes_copied: self.bytes_copied,
             files: self.files.len() as u64,
             files_copied: self.files_copied,
+            log,
         }
     }
 }
@@ -327,4 +380,5 @@ impl BackupDescription {
 pub(crate) struct BackupOrigin<'o> {
     pub(crate) engine: Engine,
     pub(crate) path: &'o Path,
+    pub(crate) handle: &'o EngineHandle,
 }

@@ -27,6 +27,13 @@ const OBJECT_SUFFIX: &str = ".object";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ObjectHash(pub(super) [u8; HASH_BYTES]);
 
+impl ObjectHash {
+    /// That of these bytes.
+    pub(super) fn of(bytes: &[u8]) -> ObjectHash {
+        ObjectHash(blake3::hash(bytes).into())
+    }
+}
+
 impl fmt::Display for ObjectHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

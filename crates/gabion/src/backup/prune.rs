@@ -1,7 +1,8 @@
 //! Removes old backups, and the objects that only they need.
 //!
-//! Descriptions first, durably, then objects (B2). A crash in between leaves objects that nobody
-//! names, which the next prune or backup removes.
+//! Descriptions first, durably, then objects (B2), and parts of logs that follow none of the
+//! backups that stay. A crash in between leaves objects that nobody names, which the next prune or
+//! backup removes, and parts, which the next prune removes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use super::BackupRepository;
 use super::layout::{BackupDescription, backup_name};
 use super::objects::{is_object, object_name};
+use super::part::part_name;
 use crate::Result;
 use crate::names::LOCK;
 
@@ -31,7 +33,9 @@ pub struct PruneReport {
     pub removed: Vec<u64>,
     /// Number of removed objects.
     pub objects: u64,
-    /// Bytes of the removed objects.
+    /// Number of removed parts of archived logs.
+    pub log_parts: u64,
+    /// Bytes of the removed objects and parts.
     pub bytes: u64,
 }
 
@@ -46,7 +50,8 @@ impl RetentionPolicy {
 }
 
 impl BackupRepository {
-    /// Removes the backups that `keep` does not retain, and the objects that no other backup needs.
+    /// Removes the backups that `keep` does not retain, and the objects that no other backup needs;
+    /// and what is archived of the log in front of the first backup that stays.
     /// The others stay restorable whatever interrupts the prune.
     ///
     /// Stores are distinguished by their directories.
@@ -70,13 +75,34 @@ impl BackupRepository {
         // DURABLE: the descriptions are gone before the first object is (B2).
         self.disk.sync_dir()?;
         let left = all.good.iter().filter(|(id, _)| !gone.contains(id));
-        let (objects, bytes) = self.remove_unnamed(left.map(|(_, own)| own))?;
+        let left: Vec<_> = left.map(|(_, own)| own).collect();
+        let (objects, bytes) = self.remove_unnamed(left.iter().copied())?;
+        let (log_parts, log_bytes) = self.remove_parts(&left)?;
         self.disk.sync_dir()?;
         Ok(PruneReport {
             removed: gone,
             objects,
-            bytes,
+            log_parts,
+            bytes: bytes + log_bytes,
         })
+    }
+
+    /// Removes the parts of logs that follow none of these backups, all that there are; returns how
+    /// many these were, and their bytes. What cannot be read stays: nobody knows what it follows.
+    fn remove_parts(&self, descriptions: &[&BackupDescription]) -> Result<(u64, u64)> {
+        let (mut parts, mut bytes) = (0, 0);
+        for (id, part) in self.parts()?.good {
+            let follows = |own: &&BackupDescription| {
+                let place = own.log.map(|link| link.place);
+                place.is_some_and(|place| place.chain == part.chain && place.at <= part.from)
+            };
+            if !descriptions.iter().any(follows) {
+                bytes += self.disk.len_of(&part_name(id))?;
+                self.disk.remove(&part_name(id))?;
+                parts += 1;
+            }
+        }
+        Ok((parts, bytes))
     }
 
     /// Removes the objects that none of these descriptions, all that there are, names; returns how
@@ -132,6 +158,7 @@ mod tests {
                 position: 0,
                 bytes_copied: 0,
                 files_copied: 0,
+                log: None,
                 files: Vec::new(),
             };
             (id, description)

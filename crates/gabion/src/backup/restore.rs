@@ -26,14 +26,12 @@ impl BackupRepository {
     /// [`Error::Cancelled`]; [`Error::Corruption`] and [`Error::NewerFormat`] of the description;
     /// [`Error::Media`] when there is something at `to`, or a medium fails or is full.
     pub fn restore(&self, id: u64, to: impl AsRef<Path>, options: BackupOptions<'_>) -> Result<()> {
-        let to = to.as_ref();
         let _lock = self.disk.lock_shared(LOCK)?;
         let description = self.description(id)?;
-        if is_empty_dir(to) {
-            let target = Disk::system(to)?;
-            return fill(&target, || self.copy(id, &description, &target, options));
-        }
-        fill_new_dir(to, |target| self.copy(id, &description, target, options))
+        let mut transfer = Transfer::new(options, description.bytes());
+        fill_dir(to.as_ref(), |target| {
+            self.copy(id, &description, target, &mut transfer)
+        })
     }
 
     /// As [`BackupRepository::restore`], to a directory of a disk of any kind, which is empty or
@@ -45,20 +43,22 @@ impl BackupRepository {
     pub fn restore_on(&self, id: u64, target: &Disk, options: BackupOptions<'_>) -> Result<()> {
         let _lock = self.disk.lock_shared(LOCK)?;
         let description = self.description(id)?;
-        fill(target, || self.copy(id, &description, target, options))
+        let mut transfer = Transfer::new(options, description.bytes());
+        fill(target, || {
+            self.copy(id, &description, target, &mut transfer)
+        })
     }
 
     /// Writes the files of a backup, durably.
-    fn copy(
+    pub(super) fn copy(
         &self,
         id: u64,
         description: &BackupDescription,
         target: &Disk,
-        options: BackupOptions<'_>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<()> {
-        let mut transfer = Transfer::new(options, description.bytes());
         for file in &description.files {
-            self.copy_file(id, file, target, &mut transfer)?;
+            self.copy_file(id, file, target, transfer)?;
         }
         // DURABLE: the files were synced, and now their names are.
         Ok(target.sync_dir()?)
@@ -87,6 +87,15 @@ impl BackupRepository {
         }
         Ok(to.sync()?)
     }
+}
+
+/// Fills a directory that does not exist or is empty.
+pub(super) fn fill_dir<T>(to: &Path, write: impl FnOnce(&Disk) -> Result<T>) -> Result<T> {
+    if is_empty_dir(to) {
+        let target = Disk::system(to)?;
+        return fill(&target, || write(&target));
+    }
+    fill_new_dir(to, write)
 }
 
 fn is_empty_dir(path: &Path) -> bool {

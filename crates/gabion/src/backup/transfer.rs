@@ -19,6 +19,9 @@ pub struct BackupOptions<'a> {
     /// without reading does not count, nor do the log and the manifest of WipDB when a backup
     /// begins.
     pub bytes_per_second_max: u64,
+    /// Of a backup: archive the log, too, so that what is written from now on can be restored to
+    /// any moment ([`Db::archive_log`](crate::Db::archive_log)). Default: false.
+    pub archive_log: bool,
     progress: Option<Listener<'a>>,
 }
 
@@ -36,6 +39,7 @@ impl fmt::Debug for BackupOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BackupOptions")
             .field("bytes_per_second_max", &self.bytes_per_second_max)
+            .field("archive_log", &self.archive_log)
             .field("progress", &self.progress.is_some())
             .finish()
     }
@@ -46,6 +50,13 @@ impl<'a> BackupOptions<'a> {
     #[must_use]
     pub fn bytes_per_second_max(mut self, bytes: u64) -> Self {
         self.bytes_per_second_max = bytes;
+        self
+    }
+
+    /// Sets [`BackupOptions::archive_log`].
+    #[must_use]
+    pub fn archive_log(mut self, archive_log: bool) -> Self {
+        self.archive_log = archive_log;
         self
     }
 
@@ -81,6 +92,16 @@ impl<'a> Transfer<'a> {
             began: Instant::now(),
             moved: 0,
         }
+    }
+
+    /// So many bytes more than was known before are to be done.
+    pub(super) fn expect(&mut self, bytes: u64) {
+        self.progress.bytes_total += bytes;
+    }
+
+    /// Bytes that were read so far.
+    pub(super) fn bytes_moved(&self) -> u64 {
+        self.moved
     }
 
     /// So many bytes were read; waits until the rate allows more.

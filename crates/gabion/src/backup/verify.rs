@@ -1,15 +1,16 @@
 //! Verification: whether a repository still holds what was written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::BackupRepository;
-use super::layout::{BackupDescription, backup_name};
+use super::layout::BackupDescription;
 use super::objects::{self, ObjectHash, object_name};
+use super::part::{LogPart, LogParts, part_name};
 use super::transfer::{BackupOptions, Transfer};
 use crate::names::LOCK;
-use crate::{Problem, Result};
+use crate::{Error, Problem, Result};
 
 /// What a verification found.
 #[non_exhaustive]
@@ -19,15 +20,18 @@ pub struct VerifyReport {
     pub backups: u64,
     /// Number of objects that were read.
     pub objects: u64,
-    /// Bytes of these objects.
+    /// Number of parts of archived logs that were read.
+    pub log_parts: u64,
+    /// Bytes of these objects and parts.
     pub bytes: u64,
     /// Missing or damaged objects; each problem names the backups that cannot be restored.
     pub problems: Vec<Problem>,
 }
 
 impl BackupRepository {
-    /// Reads all objects of backup `id`, or of all backups with `None`, each once, and compares
-    /// each with its hash. Changes nothing.
+    /// Reads all objects of backup `id`, or of all backups with `None`, and the parts of the log
+    /// behind them, each once, and compares each with its hash. Looks whether the parts follow each
+    /// other. Changes nothing.
     ///
     /// # Errors
     /// [`Error::NoSuchBackup`](crate::Error::NoSuchBackup),
@@ -45,14 +49,26 @@ impl BackupRepository {
             all.good.retain(|(own, _)| *own == id);
             all.bad.retain(|(own, _)| *own == id);
         }
-        for (id, error) in &all.bad {
-            let file = self.disk.path_of(&backup_name(*id));
-            report.problems.push(Problem::of(error, &file));
-        }
+        let parts = self.parts()?;
+        report.problems = self.unreadable(&all, &parts);
         report.backups = all.good.len() as u64;
         let objects = needed(&all.good);
-        let bytes = objects.keys().map(|(_, len)| len).sum();
+        let logs = self.needed_parts(&all.good, &parts, &mut report);
+        let of_parts: u64 = logs.values().map(|part| part.bytes).sum();
+        let bytes = objects.keys().map(|(_, len)| len).sum::<u64>() + of_parts;
         let mut transfer = Transfer::new(options, bytes);
+        for (id, part) in logs {
+            match part.read_records(&self.disk, id, &mut transfer) {
+                Ok(_) => {}
+                Err(error @ (Error::Cancelled | Error::Media(_))) => return Err(error),
+                Err(error) => {
+                    let file = self.disk.path_of(&part_name(id));
+                    report.problems.push(Problem::of(&error, &file));
+                }
+            }
+            report.log_parts += 1;
+            report.bytes += part.bytes;
+        }
         for ((hash, len), ids) in &objects {
             match objects::check(&self.disk, (hash, *len), &mut transfer) {
                 Ok(()) => {}
@@ -71,6 +87,31 @@ impl BackupRepository {
             report.bytes += len;
         }
         Ok(report)
+    }
+
+    /// The parts of logs behind backups, by their numbers. Tells where they do not follow each
+    /// other.
+    fn needed_parts<'p>(
+        &self,
+        backups: &[(u64, BackupDescription)],
+        parts: &'p LogParts,
+        report: &mut VerifyReport,
+    ) -> BTreeMap<u64, &'p LogPart> {
+        let (mut needed, mut gaps) = (BTreeMap::new(), BTreeSet::new());
+        for place in backups.iter().filter_map(|(_, own)| Some(own.log?.place)) {
+            let (behind, gap) = parts.behind(place);
+            needed.extend(behind.into_iter().map(|(id, part)| (*id, part)));
+            gaps.extend(gap);
+        }
+        for gap in gaps {
+            let file = self.disk.path_of(&part_name(gap));
+            let what = "a part of the log in front of this one is missing or damaged: nothing from \
+                        there on can be restored beyond a backup";
+            report
+                .problems
+                .push(Problem::new(file, None, what.to_owned()));
+        }
+        needed
     }
 }
 

@@ -57,7 +57,7 @@ use crate::merge::MergeOperator;
 use crate::options::{Durability, Options};
 use crate::position::Position;
 use crate::types::Seq;
-use crate::{Error, KeyspaceOptions, Result, Slice, Stats};
+use crate::{Error, KeyspaceOptions, Result, Slice, Stats, log};
 
 use files::engine_of;
 use flexdb::Flex;
@@ -65,7 +65,7 @@ use health::Health;
 use keyspaces::{DroppableKeyspace, KeyspaceId};
 #[cfg(not(feature = "pm"))]
 use mapped_absent::{mapped, scmkv, sptree};
-use ssd::{CommitWrites, ConsumerStore, FeedItem, FeedSource, Lifecycle, SsdEngine};
+use ssd::{CommitWrites, ConsumerStore, FeedSource, Lifecycle, SsdEngine};
 use wip::Wip;
 use write::Update;
 
@@ -74,7 +74,7 @@ pub(crate) use read_set::{ReadMark, ReadSet};
 pub(crate) use scan::{EngineScan, scan, scan_snapshot, walk};
 pub(crate) use scmkv::{ScmStore, Walk};
 pub(crate) use sptree::SpStore;
-pub(crate) use ssd::{ChangeFeed, ConsumerState, OpenTransaction, wait_for};
+pub(crate) use ssd::{ChangeFeed, ConsumerState, FeedItem, OpenTransaction, wait_for};
 pub(crate) use write::UpdateOutcome;
 
 pub use check::{CheckReport, Problem, check, check_disk};
@@ -137,6 +137,26 @@ macro_rules! each_with {
             _ => foreign(),
         }
     };
+}
+
+/// Puts the payloads of records behind the log of a store of an engine that nobody has open, as if
+/// the store had written them before it was closed.
+pub(crate) fn extend_log<'r>(
+    engine: Engine,
+    disk: &Disk,
+    records: impl Iterator<Item = &'r [u8]>,
+) -> Result<()> {
+    let (from, sealed) = match engine {
+        Engine::Wip => wip::log_place(disk)?,
+        Engine::Flex => flexdb::log_place(disk)?,
+        Engine::Scmkv | Engine::Sptree => {
+            return Err(Error::Unsupported {
+                engine: engine.name(),
+                operation: "logs of single writes",
+            });
+        }
+    };
+    log::extend(disk, from, &sealed, records)
 }
 
 /// A keyspace that another store's engine made.
@@ -228,6 +248,15 @@ impl EngineHandle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<EngineHandle> {
         let engine = engine_of(&disk)?.unwrap_or(options.engine);
+        EngineHandle::open_with(engine, disk, options)
+    }
+
+    /// Opens a store that the caller is making, though its directory is marked as incomplete.
+    pub(crate) fn open_unfinished(disk: Disk, options: Options) -> Result<EngineHandle> {
+        EngineHandle::open_with(options.engine, disk, options)
+    }
+
+    fn open_with(engine: Engine, disk: Disk, options: Options) -> Result<EngineHandle> {
         if options.follower && !engine.capabilities().followers {
             return Err(Error::Unsupported {
                 engine: engine.name(),
@@ -558,11 +587,23 @@ impl EngineHandle {
     }
 
     /// The store as it is now, for a backup; files that are written for it go to `staging`.
-    pub(crate) fn backup(&self, staging: &Disk) -> Result<BackupSource> {
+    /// `is_continued` says that what is logged later will be put behind it; the caller flushes then
+    /// before the backup counts.
+    pub(crate) fn backup(&self, staging: &Disk, is_continued: bool) -> Result<BackupSource> {
         self.check_copies("backups of a store that was opened read-only")?;
         match self {
-            EngineHandle::Wip(engine) => engine.backup(staging),
+            EngineHandle::Wip(engine) => engine.backup(staging, is_continued),
             EngineHandle::Flex(engine) => engine.backup(staging),
+            EngineHandle::Scmkv(_) => Err(ScmStore::unsupported("backups")),
+            EngineHandle::Sptree(_) => Err(SpStore::unsupported("backups")),
+        }
+    }
+
+    /// An error where no log is archived.
+    pub(crate) fn check_archive(&self) -> Result<()> {
+        self.check_copies("archives of the log of a store that was opened for reading only")?;
+        match self {
+            EngineHandle::Wip(_) | EngineHandle::Flex(_) => Ok(()),
             EngineHandle::Scmkv(_) => Err(ScmStore::unsupported("backups")),
             EngineHandle::Sptree(_) => Err(SpStore::unsupported("backups")),
         }
@@ -605,6 +646,17 @@ impl EngineHandle {
         fed.map(read).transpose()
     }
 
+    /// The next record in a feed, as [`EngineHandle::feed_next`]; with those of events that are no
+    /// changes.
+    pub(crate) fn feed_next_record<T>(
+        &self,
+        feed: &mut ChangeFeed,
+        read: impl FnOnce(FeedItem<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let fed = each_logged!(self, engine => feed.next_record(engine))?;
+        fed.map(read).transpose()
+    }
+
     /// The name of the keyspace of that number, if it is there.
     pub(crate) fn keyspace_name(&self, id: u32) -> Option<Arc<str>> {
         match self {
@@ -612,6 +664,31 @@ impl EngineHandle {
             EngineHandle::Flex(engine) => engine.keyspaces.name_of(id),
             EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => None,
         }
+    }
+
+    /// The keyspace of that number, if it is there and was not dropped.
+    pub(crate) fn live_keyspace(&self, id: u32) -> Option<EngineKeyspace> {
+        match self {
+            EngineHandle::Wip(engine) => {
+                let keyspaces = engine.keyspaces.load();
+                keyspaces.live(id).cloned().map(EngineKeyspace::Wip)
+            }
+            EngineHandle::Flex(engine) => {
+                let keyspaces = engine.keyspaces.load();
+                keyspaces.live(id).cloned().map(EngineKeyspace::Flex)
+            }
+            EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => None,
+        }
+    }
+
+    /// A number above those of all keyspaces that are there.
+    pub(crate) fn keyspaces_end(&self) -> u32 {
+        let last = match self {
+            EngineHandle::Wip(engine) => engine.keyspaces.load().iter().last().map(|own| own.id),
+            EngineHandle::Flex(engine) => engine.keyspaces.load().iter().last().map(|own| own.id),
+            EngineHandle::Scmkv(_) | EngineHandle::Sptree(_) => None,
+        };
+        last.map_or(0, |last| last + 1)
     }
 
     /// Where the store is now.

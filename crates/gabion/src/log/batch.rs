@@ -32,6 +32,7 @@
 //! | 2, dropped | its own | the name |
 //! | 3, ingested | its own | count of pairs, first key, last key |
 //! | 4, void | its own, which a drop or an ingest has used up that failed | |
+//! | 5, options | the last one before, as it has none | the options (`keyspace_options`) |
 //!
 //! A batch is one payload and so one frame: it is replayed whole or not at all. Several batches
 //! that are committed together may share a frame, as their numbers follow each other.
@@ -51,6 +52,7 @@ const EVENT_MADE: u8 = 1;
 const EVENT_DROPPED: u8 = 2;
 const EVENT_INGESTED: u8 = 3;
 const EVENT_VOID: u8 = 4;
+const EVENT_OPTIONS: u8 = 5;
 
 /// Bytes of a batch before its first operation.
 pub(crate) const BATCH_HEAD_BYTES: usize = 13;
@@ -275,6 +277,8 @@ pub(crate) enum KeyspaceEvent<'a> {
     },
     /// Nothing; a number was used up.
     Void,
+    /// A keyspace has these options of its own from now on, encoded.
+    Options { options: &'a [u8] },
 }
 
 impl<'a> KeyspaceEvent<'a> {
@@ -287,6 +291,7 @@ impl<'a> KeyspaceEvent<'a> {
             KeyspaceEvent::Dropped { .. } => EVENT_DROPPED,
             KeyspaceEvent::Ingested { .. } => EVENT_INGESTED,
             KeyspaceEvent::Void => EVENT_VOID,
+            KeyspaceEvent::Options { .. } => EVENT_OPTIONS,
         });
         put_varint(&mut payload, u64::from(keyspace));
         match self {
@@ -298,9 +303,18 @@ impl<'a> KeyspaceEvent<'a> {
                 put_bytes(&mut payload, first);
                 put_bytes(&mut payload, last);
             }
+            KeyspaceEvent::Options { options } => put_bytes(&mut payload, options),
             KeyspaceEvent::Void => {}
         }
         payload
+    }
+
+    /// Whether it has a number of its own; else it has the last one before.
+    pub(crate) fn is_numbered(&self) -> bool {
+        !matches!(
+            self,
+            KeyspaceEvent::Made { .. } | KeyspaceEvent::Options { .. }
+        )
     }
 
     /// Reads what follows the tag: number, keyspace and event.
@@ -328,6 +342,9 @@ impl<'a> KeyspaceEvent<'a> {
                 last: reader.bytes()?,
             },
             EVENT_VOID => KeyspaceEvent::Void,
+            EVENT_OPTIONS => KeyspaceEvent::Options {
+                options: reader.bytes()?,
+            },
             _ => return Err(reader.malformed("the kind of an event is unknown")),
         };
         match reader.is_empty() {
@@ -536,10 +553,12 @@ mod tests {
             first: b"a",
             last: b"bc",
         };
-        let golden: [(KeyspaceEvent<'_>, &[u8]); 4] = [
+        let options = KeyspaceEvent::Options { options: b"xyz" };
+        let golden: [(KeyspaceEvent<'_>, &[u8]); 5] = [
             (KeyspaceEvent::Void, b"\x03\x07\0\0\0\0\0\0\0\x04\xac\x02"),
             (made, b"\x03\x07\0\0\0\0\0\0\0\x01\xac\x02\x06stones"),
             (dropped, b"\x03\x07\0\0\0\0\0\0\0\x02\xac\x02\0"),
+            (options, b"\x03\x07\0\0\0\0\0\0\0\x05\xac\x02\x03xyz"),
             (
                 ingested,
                 b"\x03\x07\0\0\0\0\0\0\0\x03\xac\x02\xac\x02\x01a\x02bc",
@@ -563,7 +582,7 @@ mod tests {
             assert!(decode(&[&payload[..], &[0]].concat()).is_err());
         }
         let mut unknown = dropped.encode(7, 300);
-        unknown[9] = 5;
+        unknown[9] = 6;
         assert!(decode(&unknown).is_err());
     }
 

@@ -18,7 +18,7 @@
 //! |---|---|
 //! | `writepath`, `segments` | an append; segments come and go |
 //! | `sync` | what was appended becomes durable; what other threads do for the writer |
-//! | `copy` | a log up to a position, in another directory |
+//! | `copy`, `extend` | a log up to a position, in another directory; records behind its end |
 //! | `recovery`, `reader` | a replay after a crash: where the log ends, what is torn or corrupt |
 //! | `pending` | what was replayed becomes a log that takes appends, now or once there is space |
 //! | `chunks`, `work_queue` | its records applied by several threads |
@@ -56,6 +56,7 @@ mod copy;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod cursor;
 mod deadline;
+mod extend;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod frame;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -86,6 +87,7 @@ pub(crate) use chunks::{Chunk, Gathered, check_record, replay_chunks, replay_thr
 pub(crate) use codec::MalformedPayload;
 pub(crate) use copy::copy;
 pub(crate) use cursor::{CursorStep, LogCursor, check_kept};
+pub(crate) use extend::extend;
 pub(crate) use layout::Lsn;
 pub(crate) use pending::PendingLog;
 #[cfg(test)]

@@ -179,6 +179,58 @@ fn merges_of_many_threads_add_up() {
     }
 }
 
+/// A merge covers what its MemTable has of its key. So a batch that fills the MemTable must not
+/// freeze it before the merge comes: a table would have what is covered, and fold its base into it,
+/// and the merge would find none.
+#[test]
+fn no_memtable_is_frozen_within_a_batch_that_merges() {
+    let options = small_options();
+    let mut sim = SimDisk::recording();
+    let open = |sim: &SimDisk| {
+        let db = Db::open_on(Disk::simulated(sim), options.clone()).unwrap();
+        let keyspace = db.keyspace_with("counters", &counters()).unwrap();
+        (db, keyspace)
+    };
+    let (mut db, mut keyspace) = open(&sim);
+    let (mut random, mut twin) = (SeededRng::new(base_seed()), [0; 6]);
+    // In the bucket that the values are in, too.
+    let key = |key: usize| format!("{:04}", key * 40);
+    for (number, sum) in twin.iter_mut().enumerate() {
+        keyspace.put(key(number), 1_000_i64.to_le_bytes()).unwrap();
+        *sum = 1_000;
+    }
+    for round in 0..setting("GABION_MERGE_BATCHES", 60) {
+        for _ in 0..4 {
+            let number = random.index(twin.len());
+            keyspace.merge(key(number), 1_i64.to_le_bytes()).unwrap();
+            twin[number] += 1;
+        }
+        let mut batch = WriteBatch::new();
+        for _ in 0..1_200 {
+            let other = format!("{:04} {}", random.below(240), random.below(9));
+            batch.put(&keyspace, other, [7; 8]).unwrap();
+            if random.one_in(100) {
+                let number = random.index(twin.len());
+                batch
+                    .merge(&keyspace, key(number), 10_i64.to_le_bytes())
+                    .unwrap();
+                twin[number] += 10;
+            }
+        }
+        db.write(&batch).unwrap();
+        let _context = PanicContext(|| format!("round {round}"));
+        if random.one_in(3) {
+            drop((db, keyspace));
+            sim = sim.process_kill(sim.ops());
+            (db, keyspace) = open(&sim);
+        }
+        for (number, sum) in twin.iter().enumerate() {
+            let found = keyspace.get(key(number)).unwrap();
+            assert_eq!(self::number(found), Some(*sum), "key {number}");
+        }
+    }
+}
+
 /// Fails for texts with a `x`.
 struct Fails;
 

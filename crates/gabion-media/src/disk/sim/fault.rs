@@ -69,6 +69,9 @@ pub enum FaultKind {
     SyncLies,
     /// A read reports an I/O error.
     ReadEio,
+    /// A read reports that the file does not exist, as on a file system of another machine that
+    /// has removed it.
+    ReadGone,
     /// A read succeeds with one wrong bit.
     BitFlip {
         /// Which bit of the bytes read, modulo their number.
@@ -101,7 +104,9 @@ impl FaultKind {
             FaultKind::SyncFails { .. } | FaultKind::SyncTears { .. } | FaultKind::SyncLies => {
                 operation == Sync
             }
-            FaultKind::ReadEio | FaultKind::BitFlip { .. } => operation == Read,
+            FaultKind::ReadEio | FaultKind::ReadGone | FaultKind::BitFlip { .. } => {
+                operation == Read
+            }
         }
     }
 
@@ -109,6 +114,7 @@ impl FaultKind {
     pub(super) fn errno(self) -> Errno {
         match self {
             FaultKind::NoSpace => Errno::NOSPC,
+            FaultKind::ReadGone => Errno::NOENT,
             _ => Errno::IO,
         }
     }

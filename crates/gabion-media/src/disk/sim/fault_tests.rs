@@ -286,6 +286,8 @@ fn reads_fail_or_flip_one_bit_where_told() {
     assert_eq!(buffer, [0, 1 << 5, 0, 0, 0, 0, 0, 0, 0, 0]);
     file.read_exact_at(&mut buffer, 0).unwrap();
     assert_eq!(buffer, [0; 10], "the medium holds the right bit");
+    sim.inject(Fault::once(sim.reads() + 1, FaultKind::ReadGone));
+    assert!(disk.read_all("a").unwrap_err().is_not_found());
     sim.inject(Fault::forever(0, FaultKind::ReadEio));
     assert!(is_eio(&disk.read_all("a").unwrap_err()));
     disk.remove("a")

@@ -609,7 +609,7 @@ impl SimFile {
             trace.push(ReadStep::Read { file, place });
         }
         let struck = fault::strike(&mut inner.faults, number, Operation::Read);
-        if let Some(kind @ FaultKind::ReadEio) = struck {
+        if let Some(kind @ (FaultKind::ReadEio | FaultKind::ReadGone)) = struck {
             return Err(kind.errno().into());
         }
         let content = inner.state.content(self.inode);

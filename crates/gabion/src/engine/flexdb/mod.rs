@@ -121,6 +121,7 @@ use partition::Partition;
 use writepath::FlexWriteHalf;
 
 pub(super) use layout::{ROOT_NAME, check_root, is_own_file};
+pub(super) use recovery::log_place;
 pub(super) use repair::repair;
 pub(crate) use scan::FlexScan;
 pub(super) use verify::check_disk;
@@ -223,10 +224,15 @@ impl Flex {
                 let wanted = options.in_place_of(name, &keyspace.own.get())?;
                 let mut next = root.clone();
                 next.keyspaces.set_options(keyspace.id, &wanted);
-                if next != *root {
+                let is_new = next != *root;
+                if is_new {
                     self.write_root(&mut root, next)?;
                 }
                 keyspace.own.set(wanted);
+                drop(root);
+                if is_new {
+                    self.tell_options(&mut self.writer.lock(), &keyspace);
+                }
             }
             return Ok(keyspace);
         }
@@ -256,8 +262,23 @@ impl Flex {
         if !keyspace.dropped.is_set() {
             let last = writer.next_seq - 1;
             self.tell(writer, last, id, KeyspaceEvent::Made { name });
+            if !keyspace.own.get().encode().is_empty() {
+                self.tell_options(writer, &keyspace);
+            }
         }
         Ok(keyspace)
+    }
+
+    /// Tells those who follow the log which options a keyspace has: the newest, whoever comes
+    /// first.
+    fn tell_options(&self, writer: &mut FlexWriteHalf, keyspace: &FlexKeyspace) {
+        let (last, options) = (writer.next_seq - 1, &keyspace.own.get().encode());
+        self.tell(
+            writer,
+            last,
+            keyspace.id,
+            KeyspaceEvent::Options { options },
+        );
     }
 
     /// Writes the root. Where there is no space or no descriptor for it, the store goes on with the

@@ -23,6 +23,7 @@
 //! is needed, and it is removed. Where there is no space for a merge, what is in MemTables stays in
 //! the log. A store that finds no space to settle even now stays as its files are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -223,6 +224,13 @@ impl Flex {
         while self.merge_oldest()? {}
         Ok(())
     }
+}
+
+/// The first segment of the log that a store needs which nobody has open, and the lengths of
+/// segments that its root knows.
+pub(crate) fn log_place(disk: &Disk) -> Result<(u64, BTreeMap<u64, u64>)> {
+    let root = Root::read(disk)?;
+    Ok((root.log_tail, root.sealed))
 }
 
 /// Removes the segments of the log before one of them.

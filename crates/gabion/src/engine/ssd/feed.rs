@@ -44,6 +44,8 @@ pub(crate) struct FeedItem<'f> {
     /// Where its record begins.
     pub(crate) at: Lsn,
     pub(crate) position: Position,
+    /// Its record, which says this:
+    pub(crate) record: &'f [u8],
     pub(crate) logged: LogEntry<'f>,
 }
 
@@ -61,7 +63,7 @@ impl Numbers {
         let (first, last) = match logged {
             LogEntry::Again => return None,
             LogEntry::Batch(first, count, _) => (*first, first + u64::from(*count) - 1),
-            LogEntry::Event(seq, _, KeyspaceEvent::Made { .. }) => (seq + 1, *seq),
+            LogEntry::Event(seq, _, event) if !event.is_numbered() => (seq + 1, *seq),
             LogEntry::Event(seq, ..) => (*seq, *seq),
         };
         Some(Numbers { first, last })
@@ -86,6 +88,29 @@ impl ChangeFeed {
     pub(crate) fn next<K: DroppableKeyspace>(
         &mut self,
         shell: &Shell<K>,
+    ) -> Result<Option<FeedItem<'_>>> {
+        self.next_of(shell, |logged| {
+            let LogEntry::Event(_, _, event) = logged else {
+                return true;
+            };
+            !matches!(event, KeyspaceEvent::Void | KeyspaceEvent::Options { .. })
+        })
+    }
+
+    /// The next record that tells anything new, of those that are published: as
+    /// [`ChangeFeed::next`], with events that are no change.
+    pub(crate) fn next_record<K: DroppableKeyspace>(
+        &mut self,
+        shell: &Shell<K>,
+    ) -> Result<Option<FeedItem<'_>>> {
+        self.next_of(shell, |_| true)
+    }
+
+    /// The next published record of those that `is_told` picks.
+    fn next_of<K: DroppableKeyspace>(
+        &mut self,
+        shell: &Shell<K>,
+        is_told: impl Fn(&LogEntry<'_>) -> bool,
     ) -> Result<Option<FeedItem<'_>>> {
         shell.health.check_open()?;
         // Whoever comes too late finds the directory given back.
@@ -129,16 +154,18 @@ impl ChangeFeed {
                 });
             }
             self.seq = numbers.last;
-            if !matches!(logged, LogEntry::Event(_, _, KeyspaceEvent::Void)) {
+            if is_told(&logged) {
                 break start;
             }
         };
         let position = self.position();
-        let read = LogEntry::read(self.cursor.record());
+        let record = self.cursor.record();
+        let read = LogEntry::read(record);
         let logged = read.map_err(|malformed| shell.damaged(at, malformed))?;
         Ok(Some(FeedItem {
             at,
             position,
+            record,
             logged,
         }))
     }
@@ -196,7 +223,7 @@ pub(crate) trait FeedSource: SsdEngine {
     }
 
     /// Tells those who follow the log what became of a keyspace, which has happened: at a number
-    /// that the caller publishes then, or, of one that was made, behind the last one. Where there
+    /// that the caller publishes then, or, if it has none, behind the last one. Where there
     /// is no room for that, the number is in no record, and who follows is told so.
     fn tell(&self, half: &mut Self::WriteHalf, seq: Seq, keyspace: u32, event: KeyspaceEvent<'_>) {
         if let Err(error) = Self::append_event(half, &event.encode(seq, keyspace)) {

@@ -19,18 +19,24 @@
 //! A backup is of such a moment, too. Its log and its manifest are written to the repository at
 //! once, its tables are held until they are copied.
 //!
+//! Behind a backup with the log a restore puts what was logged later, and may have to flush in
+//! between. A merge of then must not cover one of before the moment, which a table would have by
+//! then (`operands`, O2). So MemTables are frozen at the moment; and their caller flushes them
+//! before the backup counts, as a replay in between would put them together again with what
+//! follows.
+//!
 //! # Durability
 //! Files, then their names, then the manifest, then `CURRENT`: a directory with a `CURRENT` holds
 //! the whole checkpoint, durably, as a store that was closed cleanly.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gabion_media::{Disk, Purpose};
 
 use super::Wip;
 use super::bucket::file::TableFile;
-use super::manifest::{Manifest, ManifestState, VersionEdit};
+use super::manifest::{self, Manifest, ManifestState, VersionEdit};
 use crate::backup::source::{BackupSource, SourceFile, SourcePiece};
 use crate::log::{self, SealedLog};
 use crate::names::table_name;
@@ -52,7 +58,7 @@ impl Wip {
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
         self.flush_for_copy()?;
-        let moment = self.take_moment(target)?;
+        let moment = self.take_moment(target, false)?;
         self.give_tables(&moment, target)?;
         // DURABLE: the files were synced when they were written or copied, and now their names are.
         target.sync_dir()?;
@@ -60,9 +66,10 @@ impl Wip {
     }
 
     /// The store as it is now, for a backup: its tables, and in `staging` the log and a manifest.
-    pub(crate) fn backup(&self, staging: &Disk) -> Result<BackupSource> {
+    /// `is_continued` says that what is logged later will be put behind it.
+    pub(crate) fn backup(&self, staging: &Disk, is_continued: bool) -> Result<BackupSource> {
         self.flush_for_copy()?;
-        let moment = self.take_moment(staging)?;
+        let moment = self.take_moment(staging, is_continued)?;
         let position = moment.last_seq;
         let mut tables: Vec<_> = moment.tables.values().cloned().collect();
         tables.sort_unstable_by_key(|table| table.meta.file);
@@ -115,13 +122,16 @@ impl Wip {
         Ok(())
     }
 
-    /// Takes the moment, and copies its log.
-    fn take_moment(&self, target: &Disk) -> Result<Moment> {
+    /// Takes the moment, and copies its log; `freeze` freezes all MemTables at it.
+    fn take_moment(&self, target: &Disk, freeze: bool) -> Result<Moment> {
         let versions = self.versions.lock();
         let (end, last_seq, is_flushed) = {
             let leader = self.leader.write();
             leader.check()?;
             let is_flushed = self.written.is_empty() && !self.has_frozen();
+            if freeze {
+                self.freeze_everything();
+            }
             (self.syncer.appended_lsn(), self.visible(), is_flushed)
         };
         let state = versions.manifest.state().clone();
@@ -153,6 +163,13 @@ impl Wip {
             last_seq,
         })
     }
+}
+
+/// The first segment of the log that a store needs which nobody has open, and the lengths of
+/// segments that its manifest knows.
+pub(crate) fn log_place(disk: &Disk) -> Result<(u64, BTreeMap<u64, u64>)> {
+    let state = manifest::read(disk)?.state;
+    Ok((state.log_tail, state.sealed))
 }
 
 /// A table as a backup takes it.
@@ -195,7 +212,7 @@ mod tests {
         engine.flush().unwrap();
         let target = || Disk::simulated(&SimDisk::new());
         let (before, after) = (target(), target());
-        let moment = engine.take_moment(&before).unwrap();
+        let moment = engine.take_moment(&before, false).unwrap();
         assert_eq!(moment.tables.len(), 1);
         engine.give_tables(&moment, &before).unwrap();
         engine.close().unwrap();

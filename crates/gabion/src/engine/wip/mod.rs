@@ -97,6 +97,7 @@ use writepath::dirty_buckets::DirtyBuckets;
 use writepath::grouped::BatchTargets;
 use writepath::{PublishOrder, WipWriteHalf};
 
+pub(super) use checkpoint::log_place;
 pub(crate) use jobs::ingest::WipIngest;
 pub(super) use manifest::check_root;
 pub(crate) use readpath::scan::WipScan;
@@ -336,6 +337,9 @@ impl Wip {
                 if wanted.encode() != keyspace.own.get().encode() {
                     let (id, options) = (keyspace.id, wanted.clone());
                     self.apply(&mut versions, &[VersionEdit::SetOptions { id, options }])?;
+                    let leader = &mut *self.leader.write();
+                    let (last, options) = (leader.next_seq() - 1, &wanted.encode());
+                    self.tell(leader, last, id, KeyspaceEvent::Options { options });
                 }
                 keyspace.own.set(wanted);
             }
@@ -363,6 +367,7 @@ impl Wip {
         self.apply(&mut versions, &edits)?;
         let bucket = Bucket::new((id, bucket), &[], None, self.empty_state());
         let router = Router::new(vec![Arc::new(bucket)]);
+        let encoded = options.encode();
         let own = LiveKeyspaceOptions::new(options, false);
         let keyspace = Arc::new(WipKeyspace::new(id, name, router, own));
         // ORDER: Relaxed; a figure that orders nothing.
@@ -371,6 +376,10 @@ impl Wip {
         let leader = &mut *self.leader.write();
         let last = leader.next_seq() - 1;
         self.tell(leader, last, id, KeyspaceEvent::Made { name });
+        if !encoded.is_empty() {
+            let options = &encoded;
+            self.tell(leader, last, id, KeyspaceEvent::Options { options });
+        }
         Ok(keyspace)
     }
 

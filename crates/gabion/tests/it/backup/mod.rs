@@ -2,6 +2,7 @@
 //! and meanwhile; what did not change is neither read nor written again.
 
 mod crash;
+mod log;
 mod model;
 mod refusals;
 

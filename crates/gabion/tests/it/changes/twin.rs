@@ -8,6 +8,19 @@ use gabion::{Change, ChangeAction, MergeBase, Position};
 /// What the keyspaces hold, by their names.
 pub(crate) type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
+/// What a store holds.
+pub(crate) fn content(db: &gabion::Db) -> Content {
+    let names = db.keyspace_names().into_iter();
+    let pairs = |name: &str| {
+        let pairs = db.existing_keyspace(name).unwrap().iter();
+        let pairs = pairs.map(|pair| pair.unwrap());
+        pairs
+            .map(|(key, value)| (key.to_vec(), value.to_vec()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    names.map(|name| (name.clone(), pairs(&name))).collect()
+}
+
 /// The keyspace whose values are counters that merges add to.
 pub(super) const COUNTERS: &str = "counters";
 

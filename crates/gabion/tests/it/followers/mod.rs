@@ -4,14 +4,13 @@ mod images;
 mod replica;
 mod threads;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gabion::{Clock, Db, Durability, Engine, Error, Options, Snapshot};
-use gabion_media::{Disk, SimDisk};
+use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::changes::machine::Machine;
-use crate::changes::twin::{Content, Written};
+use crate::changes::twin::{Content, Written, content};
 use crate::support::{
     KEYSPACES, Pairs, PanicContext, SeededRng, Step, Subject, Twin, Workload, assert_sound,
     base_seed, bytes_of, existing_keyspace, option_sets, read_all, setting, small_options,
@@ -20,19 +19,6 @@ use crate::support::{
 
 fn follow(sim: &SimDisk, options: &Options) -> Db {
     Db::open_on(Disk::simulated(sim), options.clone().follower(true)).unwrap()
-}
-
-/// What a store holds, by the names of its keyspaces.
-fn content(db: &Db) -> Content {
-    let names = db.keyspace_names().into_iter();
-    let pairs = |name: &str| {
-        let pairs = db.existing_keyspace(name).unwrap().iter();
-        let pairs = pairs.map(|pair| pair.unwrap());
-        pairs
-            .map(|(key, value)| (key.to_vec(), value.to_vec()))
-            .collect::<BTreeMap<_, _>>()
-    };
-    names.map(|name| (name.clone(), pairs(&name))).collect()
 }
 
 /// Panics unless a follower has what there was at its number. A keyspace that was made has no
@@ -319,6 +305,53 @@ fn a_follower_that_is_far_behind_begins_again() {
         assert_eq!(before.unwrap().as_deref(), Some(&bytes_of(number, 60)[..]));
     }
     db.close().unwrap();
+}
+
+/// A file goes at any moment of a catch-up: what was read so far went with what was to be
+/// installed, and all is read again.
+#[test]
+fn a_file_that_goes_while_it_is_read_loses_nothing() {
+    let options = small_options();
+    let sim = SimDisk::new();
+    let mut machine = Machine::new(&sim, options.clone(), base_seed());
+    let (mut met, mut reads_most) = (0, 0);
+    for round in 0..setting("GABION_FOLLOWER_ROUNDS", 25) {
+        let before = sim.process_kill(sim.ops());
+        for _ in 0..20 {
+            machine.act();
+        }
+        let copy_all = |to: &SimDisk| {
+            for name in to.names() {
+                if sim.raw(&name).is_none() {
+                    Disk::simulated(to).remove(&name).unwrap();
+                }
+            }
+            for name in sim.names() {
+                to.set_raw(&name, sim.raw(&name).unwrap());
+            }
+        };
+        let expected = content(machine.db());
+        for read in 1.. {
+            let _context = PanicContext(|| format!("round {round}, read {read}"));
+            let copy = before.process_kill(before.ops());
+            let follower = follow(&copy, &options);
+            copy_all(&copy);
+            let reads = copy.reads();
+            copy.inject(Fault::once(reads + read, FaultKind::ReadGone));
+            follower.catch_up().unwrap();
+            let is_over = copy.waiting_faults() > 0;
+            copy.clear_faults();
+            assert_eq!(follower.stats().visible_seq, machine.number());
+            assert_eq!(content(&follower), expected);
+            if is_over {
+                reads_most = reads_most.max(read);
+                break;
+            }
+            met += 1;
+        }
+    }
+    println!("{met} reads, {reads_most} in a catch-up at most");
+    assert!(met > 100);
 }
 
 /// A store at rest logs again what small MemTables have, in a new segment, and removes the log in

@@ -80,6 +80,8 @@
 //! behind them, in segments that say so. After any error the next catch-up begins anew.
 
 pub(super) mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,8 +105,8 @@ use crate::engine::root_file::no_store;
 use crate::engine::snapshots::ProtectedSeqs;
 use crate::engine::ssd::{ConsumerTable, Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{
-    Gathered, KeyspaceEvent, LogEntry, LogOp, LogOptions, LogTail, Lsn, PendingLog, ReplayEnd,
-    Tailed, check_record,
+    Gathered, LogEntry, LogOp, LogOptions, LogTail, Lsn, PendingLog, ReplayEnd, Tailed,
+    check_record,
 };
 use crate::names::{log_name, table_name};
 use crate::stats::FollowerStats;
@@ -603,7 +605,7 @@ fn last_number(logged: &LogEntry<'_>) -> Seq {
 fn needs_newer(logged: &LogEntry<'_>, (seen, covered): (Seq, Seq), keyspaces: u32) -> bool {
     match logged {
         LogEntry::Again => false,
-        LogEntry::Event(seq, _, KeyspaceEvent::Made { .. }) => *seq >= covered,
+        LogEntry::Event(seq, _, event) if !event.is_numbered() => *seq >= covered,
         LogEntry::Event(seq, ..) => *seq > covered,
         LogEntry::Batch(first, _, operations) => {
             let known = |operation: Result<LogOp<'_>, _>| {

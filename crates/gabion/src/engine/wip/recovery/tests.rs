@@ -9,9 +9,9 @@ use gabion_media::{Disk, SimDisk};
 use super::super::readpath::scan::WipScan;
 use super::super::{Wip, WipKeyspace, Write};
 use super::*;
-use crate::Tuning;
 use crate::engine::ssd::CommitWrites;
 use crate::log::BatchEncoder;
+use crate::{AddI64, KeyspaceOptions, Tuning};
 
 /// Keys of each keyspace: few, so that most are overwritten in the log.
 const KEYS: u64 = 1_500;
@@ -129,6 +129,42 @@ fn assert_same(engine: &Arc<Wip>, twins: &[Twin]) {
     for (keyspace, twin) in keyspaces(engine).iter().zip(twins) {
         assert!(read(engine, keyspace) == *twin, "{}", keyspace.name);
     }
+}
+
+/// A write that a table has may be above what its bucket says to be flushed, where pairs were
+/// ingested. A merge of which the table has folded its base must not come back above it.
+#[test]
+fn a_write_that_a_table_has_is_not_replayed() {
+    let engine = open(&SimDisk::new(), 0);
+    let counters = KeyspaceOptions::default().merge(AddI64);
+    let keyspace = engine.keyspace_with("counters", Some(&counters)).unwrap();
+    for number in 0..3_i64 {
+        let write = Write::Single {
+            keyspace: &keyspace,
+            kind: Kind::Operand,
+            key: b"key",
+            value: &number.to_le_bytes(),
+        };
+        engine.write(write, 0, false).unwrap();
+    }
+    engine.flush().unwrap();
+    let last = engine.visible();
+    let has = |in_tables, key: &[u8], seq| {
+        let target = Target::new(&keyspace, keyspace.router.load_full(), vec![in_tables]);
+        let operation = LogOp {
+            seq,
+            kind: Kind::Merge,
+            keyspace: keyspace.id,
+            key,
+            value: &[],
+        };
+        target.has(0, hash_key(key), &operation).unwrap()
+    };
+    let ingested = (0, last + 2);
+    assert!(has(ingested, b"key", last) && has(ingested, b"key", last - 1));
+    assert!(!has(ingested, b"key", last + 1) && !has(ingested, b"other", last));
+    // Where nothing was ingested, what is flushed says it alone.
+    assert!(has((last, last), b"other", last) && !has((0, last), b"key", last));
 }
 
 /// What the MemTables say of themselves.
