@@ -5,8 +5,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gabion::{
-    AddI64, BackupInfo, BackupOptions, BackupRepository, Clock, Db, Error, Keep, KeyspaceOptions,
-    Options, RestoreUntil, RestoredUntil, Result,
+    AddI64, BackupInfo, BackupOptions, BackupRepository, Clock, Db, Error, KeyspaceOptions,
+    Options, RestoreUntil, RestoredUntil, Result, RetentionPolicy,
 };
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
@@ -104,7 +104,7 @@ fn each_position_of_a_history_is_restored_as_it_was() {
                     3 if random.one_in(8) => {
                         drop(
                             repository(&to)
-                                .prune(Keep::newest(1 + random.below(3)))
+                                .prune(RetentionPolicy::newest(1 + random.below(3)))
                                 .unwrap(),
                         );
                     }
@@ -515,7 +515,7 @@ fn a_prune_takes_the_log_in_front_of_the_first_backup_that_stays() {
             parts.count()
         };
         assert_eq!(parts(&to), 4);
-        let report = repository(&to).prune(Keep::newest(2)).unwrap();
+        let report = repository(&to).prune(RetentionPolicy::newest(2)).unwrap();
         assert_eq!((report.removed, report.log_parts), (vec![1, 2], 2));
         assert_eq!(parts(&to), 2);
         for (position, twin) in &twins[2..] {
@@ -533,7 +533,7 @@ fn a_prune_takes_the_log_in_front_of_the_first_backup_that_stays() {
             .unwrap();
         write_all(&subject, &mut twin, &Workload::new(base_seed() ^ 9, 20));
         let position = archive(&subject.db, &to).unwrap();
-        repository(&to).prune(Keep::newest(2)).unwrap();
+        repository(&to).prune(RetentionPolicy::newest(2)).unwrap();
         let until = RestoreUntil::Position(position);
         let (db, restored) = restore(&to, None, until, &options).unwrap();
         assert_twin(&db, &twin);
