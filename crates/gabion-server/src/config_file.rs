@@ -137,8 +137,8 @@ mod tests {
             read(&path).unwrap_err()
         };
         assert!(said("a = 1\nb = = 2\n").contains("x, line 2: "));
-        assert!(said("a = 2020-01-01\n").contains("x: a is neither text"));
-        assert!(said("[a]\nb = 1\n").contains("x: a is neither text"));
+        assert!(said("a = 2020-01-01\n").contains("x: the value of a must be text"));
+        assert!(said("[a]\nb = 1\n").contains("x: the value of a must be text"));
         assert!(
             read(&dir.path().join("none"))
                 .unwrap_err()

@@ -240,7 +240,7 @@ fn a_packed_file_that_is_cut_off_loses_nothing_before_the_cut() {
     place.file("b.csv.gz", "k,v\n1,2\n");
     names(
         &place.fails(1, &["load", "b.csv.gz"]),
-        &["promises gzip", "--raw"],
+        &["named like gzip", "--raw"],
     );
     place.file("c.csv", b"PK\x03\x04....");
     names(&place.fails(1, &["load", "c.csv"]), &["zip", "unzip -p"]);

@@ -264,7 +264,7 @@ fn requests_that_cannot_be_meant_are_refused() {
         "wipp",
         "fillseq",
         &[],
-        &["there is no target wipp", "wip, flex, empty"],
+        &["there is no target wipp", "wip, flex, wip-counters"],
     );
     refuse(
         2,
@@ -463,7 +463,7 @@ fn a_figure_shows_the_paper_s_numbers_beside_ours() {
     names(&outcome.stdout, &["paper, at 0.8", "(c) garbage collected"]);
     let outcome = bare(&["lab", "figure", "3.9", "--target", "wip"]);
     assert_eq!(outcome.status, Some(2), "{outcome:?}");
-    names(&outcome.stderr, &["figure 3.9 is about one structure"]);
+    names(&outcome.stderr, &["figure 3.9 measures one structure"]);
     let outcome = bare(&["lab", "figure", "2.6"]);
     assert_eq!(outcome.status, Some(2), "{outcome:?}");
     names(&outcome.stderr, &["name one with --dir"]);
@@ -598,11 +598,7 @@ fn the_memory_of_a_trial_can_be_limited() {
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     names(
         &outcome.stderr,
-        &[
-            "btreemap",
-            "in fillrandom",
-            "more than its 64.0 MiB of memory",
-        ],
+        &["btreemap", "in fillrandom", "more than 64.0 MiB of memory"],
     );
     let mut small = arguments;
     small[9] = "1MiB";

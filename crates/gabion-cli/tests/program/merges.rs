@@ -22,7 +22,7 @@ fn operands_are_merged_by_the_operator_of_the_keyspace() {
     );
     names(
         &place.fails(2, &["merge", "/", "x", "--number", "--keyspace", "hits"]),
-        &["x", "no number"],
+        &["x", "not a number"],
     );
     names(
         &place.fails(1, &["merge", "k", "v"]),

@@ -371,7 +371,10 @@ fn flip_bytes_unclosed(engine: Engine) -> Counts {
                 }
                 Outcome::Refused(error) if is_segment(name) && !is_tight(engine) => {
                     // Where the log does not go on may be the end of the segment before.
-                    assert!(error.to_string().contains(".log, offset "), "{error}");
+                    assert!(
+                        error.to_string().contains(".log is damaged at offset "),
+                        "{error}"
+                    );
                     counts.refused += 1;
                 }
                 Outcome::Refused(error) => {

@@ -400,7 +400,7 @@ mod tests {
         root.next_keyspace = 1;
         root.write(&disk).unwrap();
         let (file, _, what) = only_problem(&sim);
-        assert!(file.ends_with(".log") && what.contains("names keyspace 1"));
+        assert!(file.ends_with(".log") && what.contains("names the unknown keyspace 1"));
         drop(db);
     }
 }

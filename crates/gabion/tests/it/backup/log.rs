@@ -360,7 +360,10 @@ fn a_restore_of_a_log_that_is_interrupted_is_no_store_and_is_done_again() {
             }
             let faulty = SimDisk::new();
             faulty.inject(Fault::once(op + 1, FaultKind::NoSpace));
-            if let Err(error) = restore(&faulty) {
+            let restored = restore(&faulty);
+            // It may have needed fewer operations than when it was recorded.
+            faulty.clear_faults();
+            if let Err(error) = restored {
                 assert!(error.is_no_space(), "{error}");
                 // All is there when the last sync fails.
                 if !matches!(open(&faulty), Ok(db) if content(&db) == expected) {

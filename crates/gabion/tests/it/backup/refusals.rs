@@ -148,10 +148,10 @@ fn objects_that_are_missing_cut_or_flipped_are_found_and_made_again() {
             let damages = [
                 (None, "missing"),
                 (Some(good[..good.len() - 1].to_vec()), "instead of"),
-                (Some(flipped), "are not those"),
+                (Some(flipped), "checksum"),
             ];
             for (damage, word) in damages {
-                let is_flipped = word == "are not those";
+                let is_flipped = word == "checksum";
                 match damage {
                     Some(bytes) => to.set_raw(&name, bytes),
                     None => disk.remove(&name).unwrap(),
