@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn without_a_group_the_sentence_says_what_was_tried() {
         let sentence = |groups| Group::below(groups, MIB).unwrap_err().to_string();
-        assert!(sentence(Vec::new()).contains("there is no control group"));
+        assert!(sentence(Vec::new()).contains("has no control group"));
         // A directory has no files of a group, and is not taken for one.
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");

@@ -51,7 +51,7 @@ fn every_figure_is_listed_once_with_what_a_reader_needs() {
     assert_eq!(names.len(), count);
     let sentence = named("7").unwrap_err().to_string();
     assert!(
-        sentence.contains("named 7; there are 2.3, 2.6"),
+        sentence.contains("no figure 7; choose from: 2.3, 2.6"),
         "{sentence}"
     );
 }

@@ -63,6 +63,8 @@ fn every_phase_runs_on_every_target() {
                     .map(|workload| workload.name)
                     // It says that it has whatever it is asked for, without an end.
                     .filter(|name| *name != "count" || target.name != "empty")
+                    // The records that others have put are no counters.
+                    .filter(|name| *name != "merge" || target.name != "btreemap")
                     // With 3000 inserts of its own in `ycsb-load` before, every read finds.
                     .filter(|name| !["deleterandom", "reinsert"].contains(name)),
             )

@@ -138,14 +138,14 @@ mod tests {
         let sentence = |name| registry.named(name).unwrap_err().to_string();
         assert_eq!(
             sentence("rocksdb"),
-            "rocksdb is a peer that this program was built without; build it with `cargo build \
-             --profile measure --features peers`"
+            "this program was built without the peer rocksdb; build it with `cargo build --profile \
+             measure --features peers`"
         );
         assert!(sentence("redb").ends_with("--features rust-peers`"));
         assert!(sentence("bf-tree").ends_with("--features rust-peers`"));
         assert!(sentence("tidesdb").ends_with("--features tidesdb`"));
         assert!(
-            sentence("rocks").contains("there is no target rocks; choose from: wip, flex, empty")
+            sentence("rocks").contains("there is no target rocks; choose from: wip, flex, wip-c")
         );
         let mut peer = empty::TARGET;
         peer.name = "rocksdb";

@@ -693,7 +693,7 @@ mod tests {
             ..hash
         };
         let back = Workload::named("readreverse").unwrap();
-        assert!(back.lacks(&forward).unwrap().contains("against"));
+        assert!(back.lacks(&forward).unwrap().contains("reverse"));
         let ahead = Workload::named("readseq").unwrap();
         assert_eq!(ahead.lacks(&forward), None);
         let kept = TargetCapabilities {
