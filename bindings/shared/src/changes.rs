@@ -24,7 +24,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gabion::{Action, Change, MergeBase, Operation, Position, Slice};
+use gabion::{Change, ChangeAction, MergeBase, Operation, Position, Slice};
 
 use crate::packed::push_text;
 use crate::{Code, Failure, Result, unix_millis};
@@ -145,7 +145,7 @@ impl FlatOperation {
             operands: Vec::new(),
         };
         flat.action = match operation.action {
-            Action::Put {
+            ChangeAction::Put {
                 key,
                 value,
                 expires,
@@ -154,15 +154,15 @@ impl FlatOperation {
                 flat.expires_ms = millis(expires);
                 ActionKind::Put
             }
-            Action::Delete { key } => {
+            ChangeAction::Delete { key } => {
                 flat.key = Some(key);
                 ActionKind::Delete
             }
-            Action::DeleteRange { from, to } => {
+            ChangeAction::DeleteRange { from, to } => {
                 (flat.key, flat.end) = (Some(from), to);
                 ActionKind::DeleteRange
             }
-            Action::Merge {
+            ChangeAction::Merge {
                 key,
                 base,
                 operands,
@@ -179,9 +179,9 @@ impl FlatOperation {
                 }
                 ActionKind::Merge
             }
-            Action::KeyspaceCreated => ActionKind::KeyspaceCreated,
-            Action::KeyspaceDropped => ActionKind::KeyspaceDropped,
-            Action::Ingested { pairs, first, last } => {
+            ChangeAction::KeyspaceCreated => ActionKind::KeyspaceCreated,
+            ChangeAction::KeyspaceDropped => ActionKind::KeyspaceDropped,
+            ChangeAction::Ingested { pairs, first, last } => {
                 (flat.key, flat.end, flat.pairs) = (Some(first), Some(last), pairs);
                 ActionKind::Ingested
             }

@@ -128,7 +128,7 @@ pub fn pruned(report: &PruneReport) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use gabion::{BackupOptions, BackupRepository, Db, Keep};
+    use gabion::{BackupOptions, BackupRepository, Db, RetentionPolicy};
 
     use super::*;
 
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(list, json!({"backups": [told], "problems": []}));
         let report = repository.verify(None, BackupOptions::default()).unwrap();
         assert_eq!(read(&verified(&report).unwrap())["backups"], 1);
-        let report = repository.prune(Keep::newest(1)).unwrap();
+        let report = repository.prune(RetentionPolicy::newest(1)).unwrap();
         assert_eq!(read(&pruned(&report).unwrap())["removed"], json!([]));
 
         db.close().unwrap();

@@ -19,8 +19,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use gabion::{
-    BackupOptions, ChangesOptions, Isolation, Keep, KeyspaceOptions, MergeOperator, Options,
-    TransactionOptions,
+    BackupOptions, ChangesOptions, Isolation, KeyspaceOptions, MergeOperator, Options,
+    RetentionPolicy, TransactionOptions,
 };
 
 use crate::{Code, Failure, Result};
@@ -106,7 +106,7 @@ const BACKUP: &[Setting<BackupOptions<'static>>] = settings! { BackupOptions<'st
     bytes_per_second_max = bytes_per_second_max, bytes;
 };
 
-const KEEP: &[Setting<Keep>] = settings! { Keep:
+const KEEP: &[Setting<RetentionPolicy>] = settings! { RetentionPolicy:
     newest = newest, number;
     younger_than = younger_than, some_time;
 };
@@ -179,8 +179,8 @@ pub fn backup<T: AsRef<str>>(pairs: &[(T, T)]) -> Result<BackupOptions<'static>>
 ///
 /// # Errors
 /// As [`store`].
-pub fn keep<T: AsRef<str>>(pairs: &[(T, T)]) -> Result<Keep> {
-    let mut keep = Keep::default();
+pub fn keep<T: AsRef<str>>(pairs: &[(T, T)]) -> Result<RetentionPolicy> {
+    let mut keep = RetentionPolicy::default();
     set_all(KEEP, "prune", &mut keep, pairs)?;
     Ok(keep)
 }

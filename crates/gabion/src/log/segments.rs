@@ -669,7 +669,7 @@ mod tests {
         };
         assert!(refused.is_no_space(), "{refused}");
         assert!(
-            refused.to_string().contains("kept for deletes"),
+            refused.to_string().contains("reserved for deletes"),
             "{refused}"
         );
         assert!(

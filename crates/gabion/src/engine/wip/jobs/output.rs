@@ -202,7 +202,10 @@ mod tests {
         };
         let refused = write(Purpose::Compaction, IoPriority::Urgent).unwrap_err();
         assert!(refused.is_no_space(), "{refused}");
-        assert!(refused.to_string().contains("flushes need"), "{refused}");
+        assert!(
+            refused.to_string().contains("reserved for flushes"),
+            "{refused}"
+        );
         write(Purpose::Flush, IoPriority::Flush).unwrap();
         engine.flush().unwrap();
         engine.close().unwrap();
