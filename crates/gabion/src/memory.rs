@@ -133,8 +133,8 @@ impl Memory {
     /// What the others leave for blocks, whose cache does not grow into what MemTables may use.
     pub(crate) fn cache_room(&self) -> u64 {
         let memtables = self.memtables().max(self.memtable_budget());
-        let used = self.tables() + memtables + self.uncounted;
-        self.bytes_max.saturating_sub(used)
+        let left = self.bytes_max.saturating_sub(self.uncounted);
+        left.saturating_sub(self.tables()).saturating_sub(memtables)
     }
 }
 

@@ -427,12 +427,12 @@ mod tests {
             (r#"{"key": "a", "b"#, "cut off"),
             ("[1, 2]", "not a JSON object"),
             (r#"{"key": "a"} x"#, "not a JSON object"),
-            ("{}", "no field that could be the key"),
+            ("{}", "no field that can be the key"),
             (r#"{"key": null}"#, "must be a string or a number"),
             (r#"{"key": [1]}"#, "must be a string or a number"),
             (r#"{"key": 1, "key": 2}"#, "\"key\" twice"),
             (r#"{"a": 1, "a": 2}"#, "\"a\" twice"),
-            (r#"{"key": "\ud800"}"#, "no string that could be kept"),
+            (r#"{"key": "\ud800"}"#, "not a string that can be stored"),
         ] {
             let error = json(text, None, None).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
