@@ -290,7 +290,7 @@ fn requests_that_cannot_be_meant_are_refused() {
         &[],
         &["btreemap cannot run fillsync"],
     );
-    refuse(2, "wip", "fillseq", &["--repeat", "0"], &["a repetition"]);
+    refuse(2, "wip", "fillseq", &["--repeat", "0"], &["one repetition"]);
     refuse(
         1,
         "wip",
@@ -305,7 +305,7 @@ fn requests_that_cannot_be_meant_are_refused() {
         "wip",
         "fillseq",
         &["--json", gone],
-        &["cannot make", "r.json"],
+        &["cannot create", "r.json"],
     );
 }
 

@@ -157,7 +157,10 @@ fn no_space_is_made_among_other_things() {
         let space = space.chain(["--space", db.to_str().unwrap()]);
         let outcome = bare(&space.collect::<Vec<_>>());
         assert_eq!(outcome.status, Some(1), "{outcome:?}");
-        names(&outcome.stderr, &["holds something else", "of its own"]);
+        names(
+            &outcome.stderr,
+            &["holds something else", "for the space alone"],
+        );
     }
     assert_eq!(place.ok(&["get", "k"]), "v\n");
     place.ok(&["check"]);

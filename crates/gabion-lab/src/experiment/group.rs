@@ -162,7 +162,7 @@ mod tests {
         let missing = dir.path().join("missing");
         let groups = vec![group(dir.path().to_owned(), true), group(missing, false)];
         let sentence = sentence(groups);
-        assert!(sentence.contains("cannot make"), "{sentence}");
+        assert!(sentence.contains("cannot create"), "{sentence}");
         assert!(sentence.contains("as root"), "{sentence}");
         assert_eq!(dir.path().read_dir().unwrap().count(), 0);
         let groups = vec![group(dir.path().to_owned(), false)];
