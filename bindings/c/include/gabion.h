@@ -443,10 +443,10 @@ gabion_code gabion_expire_at(gabion_keyspace *keyspace,
 // Lets the value of a key stay for good. *is_changed becomes false if it is not there, or did not
 // expire.
 gabion_code gabion_remove_expiry(gabion_keyspace *keyspace,
-                               const uint8_t *key,
-                               size_t key_len,
-                               bool *is_changed,
-                               gabion_error **error);
+                                 const uint8_t *key,
+                                 size_t key_len,
+                                 bool *is_changed,
+                                 gabion_error **error);
 
 // Merges an operand into the value of a key, as the operator says that the keyspace was given by
 // its option merge: "add_i64", "add_u64", "max_bytes", "min_bytes", "bit_or", or "append:" with a
