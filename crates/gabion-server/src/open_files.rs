@@ -1,8 +1,8 @@
 //! How many files the system lets this process open, and how many of them clients may have.
 //!
-//! A client is an open file, and so is each table of the store, and its log. A client for whom there
-//! is no file is told so; a store without files can neither read all of its tables nor write new
-//! ones. So a quarter of the files is kept for the store.
+//! A client is an open file, and so is each table of the store, and its log. A client for whom
+//! there is no file is told so; a store without files can neither read all of its tables nor write
+//! new ones. So a quarter of the files is kept for the store.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -229,8 +229,8 @@ impl<S: Scheme> TwoHash<S> {
         self.medium.at(self.facts.behind())
     }
 
-    /// Entries that inserts have moved (displacements) since the table was created or opened, those while it was
-    /// built anew aside.
+    /// Entries that inserts have moved (displacements) since the table was created or opened, those
+    /// while it was built anew aside.
     pub fn moves(&self) -> u64 {
         // ORDER: Relaxed: a number of the past.
         self.moves.load(Ordering::Relaxed)

@@ -132,7 +132,7 @@ pub(crate) fn baselines(scale: Scale) -> Shown {
             .named("operations")
             .headings(2),
         fullness: Rows::new(
-            "when a table must grow: its load, and entries that inserts moved so far, of 100 inserts",
+            "when a table must grow: its load, and entries moved so far, of 100 inserts",
             &["table"],
             [column("load", "%", 1), column("moved", "%", 2)],
         )

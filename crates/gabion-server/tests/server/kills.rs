@@ -3,8 +3,8 @@
 //!
 //! Each of some clients sends pipelines of random commands for keys of its own, and keeps a model
 //! of them. After a kill the keys must be what the model is after some number of its commands:
-//! those that were acknowledged at least, those that were sent at most. So `EXEC` and scripts, which
-//! are commands of the model, are there as a whole or not at all.
+//! those that were acknowledged at least, those that were sent at most. So `EXEC` and scripts,
+//! which are commands of the model, are there as a whole or not at all.
 //!
 //! `GABION_SERVER_KILL_ROUNDS` sets the number of kills; 6 unless it is set. A kill leaves what the
 //! system has in memory, so this shows nothing about power loss.

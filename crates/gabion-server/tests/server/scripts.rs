@@ -9,8 +9,8 @@ fn eval(client: &mut Client, script: &str) -> String {
     format!("{:?}", client.ask(&["eval", script, "0"]))
 }
 
-/// BullMQ asked for ten thousand jobs in one script, and was given none: what was returned, and what
-/// was encoded, was first gathered in 8,000 places that Lua has, and ended where they did.
+/// BullMQ asked for ten thousand jobs in one script, and was given none: what was returned, and
+/// what was encoded, was first gathered in 8,000 places that Lua has, and ended where they did.
 #[test]
 fn tables_of_any_length_are_returned_and_encoded() {
     let dir = tempfile::tempdir().unwrap();
@@ -18,7 +18,7 @@ fn tables_of_any_length_are_returned_and_encoded() {
     let client = &mut server.connect();
     let list = "local t = {} for i = 1, 20000 do t[i] = 'v' .. i end ";
     let map = "local t = {} for i = 1, 20000 do t['k' .. i] = 'v' .. i end ";
-    let count = "local n = 0 for k, v in pairs(d) do assert(v == 'v' .. string.sub(k, 2)) n = n + 1 \
+    let count = "local n = 0 for k,v in pairs(d) do assert(v == 'v' .. string.sub(k, 2)) n = n + 1 \
                  end return n";
     for (table, back) in [
         (list, "return {t, 'end'}"),
