@@ -88,7 +88,7 @@ pub unsafe extern "C" fn gabion_backup(
             // SAFETY: as for this function.
             let options = unsafe { transfer(options, progress, context) }?;
             let repository = BackupRepository::create_or_open(path)?;
-            Ok(json::backup(&store.db.backup(&repository, options)?))
+            json::report(&store.db.backup(&repository, options)?)
         };
         // SAFETY: a place for a pointer, by contract.
         unsafe { give_text(json, "JSON text", back_up) }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn gabion_backup_list(
 ) -> GabionCode {
     call(error, || {
         // SAFETY: as for this function.
-        let list = || json::backups(&unsafe { opened(repository) }?.list()?);
+        let list = || json::report(&unsafe { opened(repository) }?.list()?);
         // SAFETY: a place for a pointer, by contract.
         unsafe { give_text(json, "JSON text", list) }
     })
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn gabion_backup_verify(
             let options = unsafe { transfer(options, progress, context) }?;
             // SAFETY: as above.
             let repository = unsafe { opened(repository) }?;
-            json::verified(&repository.verify((id > 0).then_some(id), options)?)
+            json::report(&repository.verify((id > 0).then_some(id), options)?)
         };
         // SAFETY: a place for a pointer, by contract.
         unsafe { give_text(json, "JSON text", verify) }
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn gabion_backup_prune(
             let keep = options::keep(&unsafe { pairs(options) }?)?;
             // SAFETY: as for this function.
             let repository = unsafe { opened(repository) }?;
-            json::pruned(&repository.prune(keep)?)
+            json::report(&repository.prune(keep)?)
         };
         // SAFETY: a place for a pointer, by contract.
         unsafe { give_text(json, "JSON text", prune) }

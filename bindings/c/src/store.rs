@@ -232,7 +232,7 @@ pub unsafe extern "C" fn gabion_check(
         let check = || {
             // SAFETY: null or text, by contract.
             let path = unsafe { text(path, "path") }?;
-            json::check(&gabion::check(path)?)
+            json::report(&gabion::check(path)?)
         };
         // SAFETY: a place for a pointer, by contract.
         unsafe { give_text(json, "JSON text", check) }
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn gabion_repair(
             let from = unsafe { text(from, "path of the damaged store") }?;
             // SAFETY: as above.
             let to = unsafe { text(to, "path of the new store") }?;
-            json::repair(&gabion::repair(from, to)?)
+            json::report(&gabion::repair(from, to)?)
         };
         // SAFETY: a place for a pointer, by contract.
         unsafe { give_text(json, "JSON text", repair) }

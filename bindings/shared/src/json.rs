@@ -2,21 +2,14 @@
 //!
 //! Names are those of the facade's fields; times are in milliseconds since 1970, positions text.
 
-use gabion::{
-    BackupInfo, BackupList, CheckReport, ConsumerInfo, Engine, Keyspace, PruneReport, RepairReport,
-    VerifyReport,
-};
+use gabion::{ConsumerInfo, Engine, Keyspace};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{Failure, Result, options};
 
 fn text(value: &Value) -> String {
     format!("{value:#}")
-}
-
-/// Only a path that is no UTF-8 cannot be told.
-fn untold(why: serde_json::Error) -> Failure {
-    Failure::argument(format!("the report is no JSON: {why}"))
 }
 
 /// What an engine can do, and its name.
@@ -64,66 +57,13 @@ pub fn consumers(consumers: &[ConsumerInfo]) -> String {
     text(&consumers.iter().map(one).collect())
 }
 
-/// What a check found.
+/// What a check, a repair, a backup, a list of backups, a verification or a prune tells.
 ///
 /// # Errors
 /// [`Code::InvalidArgument`](crate::Code::InvalidArgument) where a path is no UTF-8.
-pub fn check(report: &CheckReport) -> Result<String> {
-    serde_json::to_string_pretty(report).map_err(untold)
-}
-
-/// What a repair saved, and what it could not.
-///
-/// # Errors
-/// [`Code::InvalidArgument`](crate::Code::InvalidArgument) where a path is no UTF-8.
-pub fn repair(report: &RepairReport) -> Result<String> {
-    serde_json::to_string_pretty(report).map_err(untold)
-}
-
-/// A backup.
-pub fn backup(backup: &BackupInfo) -> String {
-    text(&backup_value(backup))
-}
-
-fn backup_value(backup: &BackupInfo) -> Value {
-    json!({
-        "id": backup.id,
-        "created_ms": u64::try_from(backup.created.as_millis()).unwrap_or(u64::MAX),
-        "store": backup.store,
-        "engine": backup.engine,
-        "position": backup.position,
-        "bytes": backup.bytes,
-        "bytes_copied": backup.bytes_copied,
-        "files": backup.files,
-        "files_copied": backup.files_copied,
-    })
-}
-
-/// The backups of a repository.
-///
-/// # Errors
-/// [`Code::InvalidArgument`](crate::Code::InvalidArgument) where a path is no UTF-8.
-pub fn backups(list: &BackupList) -> Result<String> {
-    Ok(text(&json!({
-        "backups": list.backups.iter().map(backup_value).collect::<Vec<_>>(),
-        "problems": serde_json::to_value(&list.problems).map_err(untold)?,
-    })))
-}
-
-/// What a verification found.
-///
-/// # Errors
-/// [`Code::InvalidArgument`](crate::Code::InvalidArgument) where a path is no UTF-8.
-pub fn verified(report: &VerifyReport) -> Result<String> {
-    serde_json::to_string_pretty(report).map_err(untold)
-}
-
-/// What a prune removed.
-///
-/// # Errors
-/// [`Code::InvalidArgument`](crate::Code::InvalidArgument) where a path is no UTF-8.
-pub fn pruned(report: &PruneReport) -> Result<String> {
-    serde_json::to_string_pretty(report).map_err(untold)
+pub fn report(report: &impl Serialize) -> Result<String> {
+    serde_json::to_string_pretty(report)
+        .map_err(|why| Failure::argument(format!("the report is not JSON: {why}")))
 }
 
 #[cfg(test)]
@@ -157,19 +97,20 @@ mod tests {
 
         let repository = BackupRepository::create_or_open(path("backups")).unwrap();
         let made = db.backup(&repository, BackupOptions::default()).unwrap();
-        let told = read(&backup(&made));
+        let told = read(&report(&made).unwrap());
         assert_eq!((&told["id"], &told["engine"]), (&json!(1), &json!("wip")));
-        let list = read(&backups(&repository.list().unwrap()).unwrap());
+        assert!(told["created_ms"].is_u64() && told["log"].is_null());
+        let list = read(&report(&repository.list().unwrap()).unwrap());
         assert_eq!(list, json!({"backups": [told], "problems": []}));
-        let report = repository.verify(None, BackupOptions::default()).unwrap();
-        assert_eq!(read(&verified(&report).unwrap())["backups"], 1);
-        let report = repository.prune(RetentionPolicy::newest(1)).unwrap();
-        assert_eq!(read(&pruned(&report).unwrap())["removed"], json!([]));
+        let verified = repository.verify(None, BackupOptions::default()).unwrap();
+        assert_eq!(read(&report(&verified).unwrap())["backups"], 1);
+        let pruned = repository.prune(RetentionPolicy::newest(1)).unwrap();
+        assert_eq!(read(&report(&pruned).unwrap())["removed"], json!([]));
 
         db.close().unwrap();
-        let report = gabion::check(path("store")).unwrap();
-        assert_eq!(read(&check(&report).unwrap())["problems"], json!([]));
-        let report = gabion::repair(path("store"), path("repaired")).unwrap();
-        assert_eq!(read(&repair(&report).unwrap())["lost"], json!([]));
+        let checked = gabion::check(path("store")).unwrap();
+        assert_eq!(read(&report(&checked).unwrap())["problems"], json!([]));
+        let repaired = gabion::repair(path("store"), path("repaired")).unwrap();
+        assert_eq!(read(&report(&repaired).unwrap())["lost"], json!([]));
     }
 }

@@ -3,7 +3,7 @@
 //! # The rule
 //! There are three sizes: the ceiling ([`Options::memory_bytes_max`]), MemTables
 //! ([`Tuning::memtable_budget_bytes`]) and the block cache ([`Tuning::cache_bytes`]). Those that
-//! are set hold.
+//! are set hold. FlexDB's cache keeps below its size by what nobody counts ([`crate::memory`]).
 //!
 //! *With a ceiling*, MemTables have a part of it, and the cache what they leave, less what open
 //! tables take at the moment. *Without one*, both have a part of what the process may use, and the

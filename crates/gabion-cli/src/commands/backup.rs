@@ -58,7 +58,7 @@ fn create(arguments: &CreateArguments, output: &mut Output) -> Result<(), Failur
     let made = made?;
     closed?;
     if arguments.repository.json {
-        return output.json(&as_json(&made));
+        return output.json(&made);
     }
     output.line(&format!(
         "backup {} of {} in {}: {} with {}, of which {} were copied",
@@ -84,10 +84,7 @@ fn refuse_without_backups(engine: Engine) -> Result<(), Failure> {
 fn list(arguments: &ListArguments, output: &mut Output) -> Result<(), Failure> {
     let list = BackupRepository::open(&arguments.repository.repo)?.list()?;
     let shown = if arguments.repository.json {
-        output.json(&json!({
-            "backups": list.backups.iter().map(as_json).collect::<Vec<_>>(),
-            "problems": list.problems,
-        }))
+        output.json(&list)
     } else {
         list.backups
             .iter()
@@ -152,7 +149,7 @@ fn restore(arguments: &RestoreArguments, output: &mut Output) -> Result<(), Fail
     let backups = repository.list()?.backups;
     let restored = backups.iter().find(|backup| backup.id == id);
     if arguments.repository.json {
-        let mut value = restored.map(as_json);
+        let mut value = restored.map(|backup| json!(backup));
         if let (Some(value), Some(position)) = (&mut value, position) {
             value["restored_position"] = position.into();
         }
@@ -185,24 +182,6 @@ fn prune(arguments: &PruneArguments, output: &mut Output) -> Result<(), Failure>
         counted(report.log_parts, "part of logs", "parts of logs"),
         bytes_text(report.bytes)
     ))
-}
-
-fn as_json(backup: &BackupInfo) -> Value {
-    json!({
-        "id": backup.id,
-        "created_ms": u64::try_from(backup.created.as_millis()).unwrap_or(u64::MAX),
-        "store": backup.store,
-        "engine": backup.engine,
-        "position": backup.position,
-        "bytes": backup.bytes,
-        "bytes_copied": backup.bytes_copied,
-        "files": backup.files,
-        "files_copied": backup.files_copied,
-        "log": backup.log.map(|log| json!({
-            "position": log.position,
-            "archived_ms": u64::try_from(log.archived.as_millis()).unwrap_or(u64::MAX),
-        })),
-    })
 }
 
 fn as_line(backup: &BackupInfo) -> String {

@@ -305,7 +305,7 @@ fn requests_that_cannot_be_meant_are_refused() {
         "wip",
         "fillseq",
         &["--json", gone],
-        &["cannot create", "r.json"],
+        &["cannot make", "r.json"],
     );
 }
 

@@ -63,6 +63,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
+use serde::{Serialize, Serializer};
 
 use self::layout::{BackupDescription, ROOT, ROOT_NAME, backup_name, parse_backup_name};
 use self::part::{LogParts, part_name};
@@ -106,13 +107,22 @@ pub struct BackupRepository {
     round_bytes: usize,
 }
 
+/// Serializes a time since 1970 as milliseconds.
+fn as_millis<S: Serializer>(
+    time: &Duration,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// A backup.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackupInfo {
     /// Its number in the repository; later ones have higher numbers.
     pub id: u64,
-    /// When the backup began: time since 1970.
+    /// When the backup began: time since 1970, serialized as `created_ms`.
+    #[serde(rename = "created_ms", serialize_with = "as_millis")]
     pub created: Duration,
     /// The directory of the store.
     pub store: String,
@@ -134,17 +144,18 @@ pub struct BackupInfo {
 
 /// How far a backup can be restored beyond itself: [`BackupRepository::restore_until`].
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BackupLog {
     /// The sequence number of the last write that can be restored.
     pub position: u64,
-    /// When it was archived: time since 1970.
+    /// When it was archived: time since 1970, serialized as `archived_ms`.
+    #[serde(rename = "archived_ms", serialize_with = "as_millis")]
     pub archived: Duration,
 }
 
 /// The backups of a repository.
 #[non_exhaustive]
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct BackupList {
     /// Those that can be read, oldest first.
     pub backups: Vec<BackupInfo>,

@@ -20,6 +20,8 @@
 //! | `GABION_REPLICA_KILLS` | kills of a store's writer, or of who copies it, in `followers` | 6 |
 //! | `GABION_MERGE_CASES` | machines of 400 steps for each engine, in `merges` | 15 |
 //! | `GABION_RESTORES` | restores of random histories, in `backup` | 300 |
+//! | `GABION_LOG_RESTORES` | restores to positions of archived logs, by engine, in `backup` | 60 |
+//! | `GABION_LOG_IMAGES` | interruptions of such a restore, by engine, in `backup` | 60 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 20000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 36 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |

@@ -1,6 +1,4 @@
 //! The log behind backups: every write of it can be restored to, whatever is interrupted.
-//!
-//! `GABION_LOG_RESTORES` says to how many positions stores are restored, with each engine.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -303,6 +301,81 @@ fn a_fault_of_the_repository_ends_an_archive_and_no_log() {
         let (db, _) = restore(&to, Some(1), until, &options).unwrap();
         assert_twin(&db, &twin);
         assert!(failed > 20 && is_over > 20, "{engine}: {failed}, {is_over}");
+    }
+}
+
+/// A restore with a log is interrupted at each operation of its disk, and meets faults.
+#[test]
+fn a_restore_of_a_log_that_is_interrupted_is_no_store_and_is_done_again() {
+    for engine in engines() {
+        let options = small_options().engine(engine);
+        let to = SimDisk::new();
+        let db = Db::open_on(Disk::simulated(&SimDisk::new()), options.clone()).unwrap();
+        db.keyspace("dropped").unwrap().put("key", "value").unwrap();
+        let own = KeyspaceOptions::default().merge(AddI64);
+        let counters = db.keyspace_with("counters", &own).unwrap();
+        counters.merge("key", 4_i64.to_le_bytes()).unwrap();
+        backup(&db, &to);
+        for number in 0..200_u32 {
+            counters.merge("key", 3_i64.to_le_bytes()).unwrap();
+            db.put((number % 70).to_le_bytes(), [7; 50]).unwrap();
+            if number == 100 {
+                db.drop_keyspace("dropped").unwrap();
+                db.keyspace("made").unwrap().put("key", "value").unwrap();
+            }
+        }
+        let position = archive(&db, &to).unwrap();
+        let expected = content(&db);
+        let restore = |sim: &SimDisk| {
+            let until = RestoreUntil::Position(position);
+            let target = Disk::simulated(sim);
+            repository(&to).restore_until_on(None, until, &target, BackupOptions::default())
+        };
+        let sim = SimDisk::recording();
+        restore(&sim).unwrap();
+        let open = |sim: &SimDisk| {
+            let options = options.clone().create_if_missing(false);
+            Db::open_on(Disk::simulated(sim), options)
+        };
+        let stride = 1 + sim.ops() / setting("GABION_LOG_IMAGES", 60);
+        for op in (0..=sim.ops())
+            .rev()
+            .step_by(usize::try_from(stride).unwrap())
+        {
+            let style = Tear::ALL[usize::try_from(op).unwrap() % Tear::ALL.len()];
+            let lost = sim.power_cut(op, base_seed() ^ op, style);
+            for image in [sim.process_kill(op), lost] {
+                let done = sim.describe(op).unwrap_or_default();
+                let _context = PanicContext(|| format!("{engine}: operation {op} ({done})"));
+                match open(&image.process_kill(image.ops())) {
+                    Ok(db) => assert_eq!(content(&db), expected),
+                    Err(error) => {
+                        assert!(op < sim.ops() && error.to_string().len() > 40, "{error}");
+                        restore(&image).unwrap();
+                        assert_eq!(content(&open(&image).unwrap()), expected);
+                    }
+                }
+            }
+            let faulty = SimDisk::new();
+            faulty.inject(Fault::once(op + 1, FaultKind::NoSpace));
+            let restored = restore(&faulty);
+            // It may have needed fewer operations than when it was recorded.
+            faulty.clear_faults();
+            if let Err(error) = restored {
+                // The store that is made does not try a sync again that failed.
+                let is_poisoned = matches!(&error, Error::ReadOnly { .. })
+                    && error.to_string().contains("No space left");
+                assert!(
+                    error.is_no_space() || is_poisoned,
+                    "{engine}, operation {op}: {error}"
+                );
+                // All is there when the last sync fails.
+                if !matches!(open(&faulty), Ok(db) if content(&db) == expected) {
+                    restore(&faulty).unwrap();
+                }
+            }
+            assert_eq!(content(&open(&faulty).unwrap()), expected);
+        }
     }
 }
 
