@@ -7,7 +7,7 @@ use gabion::text::{bytes_text, counted};
 use gabion::{
     BackupInfo, BackupOptions, BackupRepository, Engine, Options, Problem, RetentionPolicy,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::check::print_problems;
 use crate::args::backup::{
