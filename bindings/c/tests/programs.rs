@@ -130,7 +130,7 @@ fn the_example_of_changes() {
 fn the_example_of_backups() {
     let printed = compile_and_run("examples/backups.cpp");
     let expected = "4 loaded\nbacked up\nchalk was there, and is gone\n\
-                    the repository has no backup 1; it has: 2\n";
+                    the repository has no backup 1; choose from: 2\n";
     assert_eq!(printed, expected);
 }
 

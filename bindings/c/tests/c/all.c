@@ -389,8 +389,10 @@ static void ingests(gabion_keyspace *own) {
     gabion_ingest_free(&ingest);
     OK(gabion_ingest_begin(own, &ingest, &error));
     OK(gabion_ingest_put(ingest, B("d"), B("4"), &error));
-    FAILS(gabion_ingest_put(ingest, B("c"), B("3"), &error), GABION_CODE_OUT_OF_ORDER, "ascend");
-    FAILS(gabion_ingest_finish(ingest, &pairs, &error), GABION_CODE_OUT_OF_ORDER, "ascend");
+    FAILS(gabion_ingest_put(ingest, B("c"), B("3"), &error), GABION_CODE_OUT_OF_ORDER,
+          "above the key before");
+    FAILS(gabion_ingest_finish(ingest, &pairs, &error), GABION_CODE_OUT_OF_ORDER,
+          "above the key before");
     EXPECT(pairs == 0);
     gabion_ingest_free(&ingest);
     EXPECT(ingest == NULL);
