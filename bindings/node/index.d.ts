@@ -122,7 +122,8 @@ export interface GabionTransaction<KDefault = string, VDefault = string>
 
 /** The names of a store's options. */
 export type StoreOption =
-  | 'engine' | 'readOnly' | 'durability' | 'memoryBytesMax' | 'backgroundThreads' | 'logBytesMax'
+  | 'engine' | 'readOnly' | 'follower' | 'durability' | 'memoryBytesMax' | 'backgroundThreads'
+  | 'logBytesMax'
   | 'compression' | 'tableReads' | 'spaceAmplificationMax' | 'garbageAgeMax' | 'expiryLagMax'
   | 'transactionAgeMax' | 'poolBytes' | 'poolPath' | 'checkpoints' | 'expectedRecords'
   | 'memtableBudgetBytes' | 'cacheBytes' | 'memtableForm' | 'scansUntilOrdered' | 'blockBytes'
