@@ -603,7 +603,7 @@ static void followers(gabion_store *store, gabion_keyspace *own, const char *pat
     EXPECT(!is_new);
     OK(gabion_catch_up(store, &is_new, &error));
     EXPECT(!is_new);
-    FAILS(gabion_put(followed, B("a"), B("1"), &error), GABION_CODE_READ_ONLY, "reading only");
+    FAILS(gabion_put(followed, B("a"), B("1"), &error), GABION_CODE_READ_ONLY, "opened read-only");
     gabion_keyspace_free(&followed);
     OK(gabion_close(follower, &error));
     FAILS(gabion_catch_up(follower, &is_new, &error), GABION_CODE_CLOSED, "closed");
@@ -614,14 +614,15 @@ static void refusals(gabion_store *store, gabion_keyspace *own) {
     gabion_snapshot *snapshot = NULL;
     OK(gabion_snapshot_new(store, &snapshot, &error));
     FAILS(gabion_put((gabion_keyspace *)snapshot, B("a"), B("1"), &error),
-          GABION_CODE_INVALID_ARGUMENT, "no keyspace");
+          GABION_CODE_INVALID_ARGUMENT, "not of kind keyspace");
     FAILS(gabion_put(NULL, B("a"), B("1"), &error), GABION_CODE_INVALID_ARGUMENT, "NULL");
     FAILS(gabion_put(own, NULL, 1, B("1"), &error), GABION_CODE_INVALID_ARGUMENT, "NULL");
     FAILS(gabion_put(own, (const uint8_t *)"a", SIZE_MAX, B("1"), &error), GABION_CODE_LIMIT,
           "65535");
     EXPECT(gabion_put(NULL, B("a"), B("1"), NULL) == GABION_CODE_INVALID_ARGUMENT);
     FAILS(gabion_get(own, B("a"), NULL, NULL, &error), GABION_CODE_INVALID_ARGUMENT, "value");
-    FAILS(gabion_flush((gabion_store *)own, &error), GABION_CODE_INVALID_ARGUMENT, "no store");
+    FAILS(gabion_flush((gabion_store *)own, &error), GABION_CODE_INVALID_ARGUMENT,
+          "not of kind store");
     gabion_snapshot_free(&snapshot);
     gabion_snapshot_free(&snapshot);
     gabion_snapshot_free(NULL);
