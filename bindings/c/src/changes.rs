@@ -209,8 +209,8 @@ pub unsafe extern "C" fn gabion_changes_free(changes: *mut *mut GabionChanges) {
 /// The position behind a change. Valid until the change is freed. NULL for what is no change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_change_position(change: *const GabionChange) -> *const c_char {
-    // SAFETY: null or a handle, by contract.
     call_or(ptr::null(), || {
+        // SAFETY: null or a handle, by contract.
         Ok(unsafe { get(change) }?.position.as_ptr())
     })
 }

@@ -210,8 +210,8 @@ pub unsafe extern "C" fn gabion_error_message(error: *const GabionError) -> *con
 /// position for gabion_changes_new. Valid until the error is freed. An empty text for other errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_error_position(error: *const GabionError) -> *const c_char {
-    // SAFETY: null or a handle, by contract.
     call_or(c"".as_ptr(), || {
+        // SAFETY: null or a handle, by contract.
         Ok(unsafe { get(error) }?.position.as_ptr())
     })
 }
